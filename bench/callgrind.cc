@@ -12,7 +12,7 @@ namespace keel::bench {
 
 namespace {
 
-// Of a whole run of |command|; 0 where there is no valgrind.
+// Returns the instructions of a run of |command|; 0 without valgrind.
 double count_instructions(const std::string& command) {
   const std::string whole =
       "valgrind --tool=callgrind --callgrind-out-file=/dev/null " + command + " 2>&1";

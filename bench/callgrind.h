@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts instructions, where times are too short or too noisy.
+// Counts instructions with callgrind, for calls whose times are too short or too noisy.
 #ifndef KEEL_BENCH_CALLGRIND_H_
 #define KEEL_BENCH_CALLGRIND_H_
 
@@ -9,8 +9,9 @@ namespace keel::bench {
 
 bool has_callgrind();
 
-// Of one call. |command|, of the shell, takes a number of calls as its last argument: what it
-// executes more with twice as many.
+// Returns the instructions of one call. The last argument of |command|, a shell command, is a
+// number of calls: the result is the difference between two runs, the second with twice as many
+// calls, divided by the difference in calls.
 double instructions_of_call(const std::string& command);
 
 }  // namespace keel::bench

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kBytes = 64;
 
-// The functions of a plugin that libkeel has loaded.
+// Returns the function tables of a plugin that libkeel has loaded.
 const keel_plugin& tables_of(const std::string& path) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* symbol = library == nullptr ? nullptr : dlsym(library, KEEL_PLUGIN_QUERY_SYMBOL);
@@ -56,11 +56,11 @@ struct Calls::State {
   keel_tensor x = {};
   keel_tensor y = {};
   const keel_tensor* inputs[1] = {&x};
-  keel_attribute form = {};  // of gelu: by tanh
+  keel_attribute form = {};  // gelu by tanh
   const keel_tensor* outputs[1] = {&y};
   keel_op_call call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
 
-  // The plugin's own side: all its handles are alike.
+  // Handles for the direct plugin calls: the plugin's handles of one kind are all equal.
   const keel_plugin& plugin = tables_of(find_test_plugin("null"));
   keel_plugin_device* native_device = nullptr;
   keel_plugin_stream* native_stream = nullptr;
@@ -125,13 +125,13 @@ Calls::Calls() : state_(std::make_unique<State>()) {
        [&s] { check(keel_op_run(s.stream.get(), &s.call)); },
        [&s] { check(s.plugin.op->run(s.native_stream, &s.call, nullptr)); }},
   };
-  for (const Call& call : calls_) call.keel();  // an event is recorded before it is queried
+  for (const Call& call : calls_) call.keel();  // records each event before its query
 }
 
 Calls::~Calls() = default;
 
 std::string find_test_plugin(const std::string& name) {
-  // Beside the tests of a build, or of a bundle.
+  // Beside the tests of a build or a bundle.
   const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   const auto file = (folder / "../tests/plugins" / ("libkeel_" + name + ".so")).lexically_normal();
   return std::filesystem::exists(file) ? file.string() : std::string();

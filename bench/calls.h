@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls whose cost core_overhead takes apart: each through keel.h, and as the plugin's
-// function alone, on the backend `null`, which does nothing.
+// The calls whose overhead core_overhead measures: each through keel.h, and as the bare plugin
+// function, on the backend `null`, whose functions do nothing.
 #ifndef KEEL_BENCH_CALLS_H_
 #define KEEL_BENCH_CALLS_H_
 
@@ -20,8 +20,8 @@ struct Call {
   std::function<void()> plugin;
 };
 
-// An instance of `null` and what the calls need. Throws when it cannot be loaded. Keel is
-// up, and stays up as long as it lives.
+// Owns an instance of `null` and the objects that the calls need. The constructor throws if `null`
+// cannot be loaded. Keel must be initialized before and until the object is destroyed.
 class Calls {
  public:
   Calls();
@@ -34,16 +34,16 @@ class Calls {
   std::vector<Call> calls_;
 };
 
-// The file of the backend `null` or `fake`, which are built with the tests; empty where they are
-// not.
+// Returns the file of the backend `null` or `fake`; empty in builds without tests, which do not
+// build these backends.
 std::string find_test_plugin(const std::string& name);
 inline constexpr char kNoTestPlugins[] = "the backends null and fake are built with the tests only";
-// An instance of `null`.
+// Returns a device of a `null` instance.
 Device load_null();
 
-// keel_bench --repeat: what a process of its own is measured with. |what| is "CALL/keel" or
-// "CALL/plugin", called |count| times; "first_operation": Keel and the CPU plugin up, an
-// addition, and down; "nothing". False where it is none of these.
+// Body of keel_bench --repeat, run in a separate process for measurement. |what| is "CALL/keel" or
+// "CALL/plugin" (called |count| times), "first_operation" (initialize Keel with the CPU plugin, run
+// one addition, shut down) or "nothing". Returns false for any other |what|.
 bool repeat_call(const std::string& what, uint64_t count);
 
 }  // namespace keel::bench

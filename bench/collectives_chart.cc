@@ -22,7 +22,7 @@ constexpr double kRowGap = 66;
 constexpr double kTitleWidth = 320;
 constexpr double kRanksWidth = 90;
 
-// Middling tones, which stand out from white and from near-black; told apart by shade too.
+// Medium tones, visible on white and on near-black; their brightness differs too.
 constexpr const char* kColors[] = {"#2f81f7", "#d2771e", "#3aa655", "#b0509f", "#8a8f98"};
 
 constexpr const char* kStyle =
@@ -45,8 +45,8 @@ struct Axis {
     const auto found = std::find(sizes.begin(), sizes.end(), size) - sizes.begin();
     return kPanelWidth * (static_cast<double>(found) + 0.5) / static_cast<double>(sizes.size());
   }
-  // Medians fit; of an interval that does not, what fits is drawn: one launch that a busy
-  // machine held up would leave no room for the others.
+  // All medians fit the range. Intervals are clipped: one launch on a busy machine would otherwise
+  // compress everything else.
   double y(double ratio) const {
     const double exponent = std::clamp(std::log2(ratio), lowest, highest);
     return kPanelHeight * (highest - exponent) / (highest - lowest);
@@ -87,7 +87,7 @@ std::string short_size(uint64_t bytes) {
   return text.substr(0, blank) + text[blank + 1];
 }
 
-// Lines at powers of two; no more than nine, or they would be read as a grey area.
+// Draws lines at powers of two, at most nine, so that they do not look like a grey area.
 void add_grid(const Axis& axis, bool labelled, std::string& svg) {
   const double step = std::ceil((axis.highest - axis.lowest) / 9);
   for (double exponent = axis.lowest; exponent <= axis.highest; exponent += step) {
@@ -127,7 +127,7 @@ void add_panel(const Axis& axis, const std::vector<Comparison>& comparisons, Rat
   add_grid(axis, labelled, svg);
   for (size_t line = 0; line < axis.ranks.size(); ++line) {
     const char* color = kColors[line % std::size(kColors)];
-    // Side by side, so that intervals do not hide one another.
+    // Shifted sideways, so that intervals do not hide one another.
     const double shift = 4 * (static_cast<double>(line) - (axis.ranks.size() - 1) / 2.0);
     std::string points;
     std::string dots;
@@ -171,12 +171,12 @@ std::string to_svg(const CollectivesReport& report) {
   const Ratio ratio = has_keel ? &Comparison::peer_ratio : &Comparison::peer_over_bound;
   std::vector<const CollectivesReport::PerSetting*> rows;
   for (const CollectivesReport::PerSetting& part : report.settings) {
-    // Foreign buffers differ from Keel's in Keel alone.
+    // Foreign buffers change only Keel's results.
     if (!has_keel && part.setting == Setting::kForeign) continue;
     if (has_any(part, ratio)) rows.push_back(&part);
   }
   const Axis axis = make_axis(report, ratio);
-  // The title and the legend stand side by side, over one operation too.
+  // Title and legend need room side by side, even over a single operation.
   const double width =
       std::max(kLeft + (kPanelWidth + kGap) * static_cast<double>(axis.operations.size()) + 8,
                kTitleWidth + kRanksWidth * static_cast<double>(axis.ranks.size()) + 8);

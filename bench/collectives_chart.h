@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ratios of a comparison of collectives as a picture.
+// Draws the ratios of a collectives comparison.
 #ifndef KEEL_BENCH_COLLECTIVES_CHART_H_
 #define KEEL_BENCH_COLLECTIVES_CHART_H_
 
@@ -9,9 +9,10 @@
 
 namespace keel::bench {
 
-// SVG, readable on light and on dark. A row a setting, a panel an operation, a line a number
-// of ranks; a dot a cell, with its interval: how many times as long as Keel the best peer
-// takes, on a logarithmic scale. Without Keel in the report: as the bound.
+// Returns SVG, readable on light and on dark backgrounds: one row per setting, one panel per
+// operation, one line per number of ranks, one dot with its interval per cell. A dot is the best
+// peer's time divided by Keel's, on a logarithmic scale; in a report without Keel, divided by the
+// bound's time.
 std::string to_svg(const CollectivesReport& report);
 
 }  // namespace keel::bench

@@ -17,7 +17,7 @@ std::optional<Estimate> time_of(const Rounds& rounds) {
   return estimate_median(values);
 }
 
-// Peers of processes meet both kinds of Keel's processes.
+// Peers that run processes are compared with both process settings of Keel.
 bool is_peer_in(const LaunchedContender& contender, Setting setting) {
   const bool threads = contender.setting == Setting::kThreads;
   return contender.side == Side::kPeer && threads == (setting == Setting::kThreads);
@@ -94,7 +94,8 @@ std::optional<Target> mean_target(Setting setting, bool large) {
   return std::nullopt;
 }
 
-// Below kLarge the machine's noise is a part of the times: none may be slower for certain.
+// Below kLarge the times contain the machine's noise: the target only excludes cells that are
+// certainly slower.
 std::optional<Target> peer_target(Setting setting, uint64_t bytes) {
   switch (setting) {
     case Setting::kProcesses:
@@ -107,7 +108,7 @@ std::optional<Target> peer_target(Setting setting, uint64_t bytes) {
   return std::nullopt;
 }
 
-// Where what the ranks do between them is little beside the memory.
+// The target applies where synchronization is small compared with memory traffic.
 std::optional<Target> direct_target(Setting setting, uint64_t bytes) {
   constexpr uint64_t kFirst = 1 << 20;
   if (setting == Setting::kProcesses && bytes >= kFirst) return Target{0.85};

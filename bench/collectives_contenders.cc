@@ -33,9 +33,9 @@ std::string package_to_run(const std::string& library) {
   return library == "openmpi" ? "openmpi-bin" : library;
 }
 
-// Open MPI yields of its own when there are more ranks than cores, which it takes from
-// --oversubscribe. It binds none: the ranks of all peers bind themselves alike. The dynamic rules
-// are what lets the peer choose algorithms.
+// Open MPI yields by itself if there are more ranks than cores, which --oversubscribe tells it.
+// Binding is off: ranks of all peers bind themselves alike. Dynamic rules allow the peer to choose
+// algorithms.
 const std::vector<std::string> kOpenMpi = {"mpirun.openmpi",
                                            "--allow-run-as-root",
                                            "--oversubscribe",
@@ -46,11 +46,11 @@ const std::vector<std::string> kOpenMpi = {"mpirun.openmpi",
                                            "--mca",
                                            "coll_tuned_use_dynamic_rules",
                                            "1"};
-// Shared memory, and one copy straight from the sender's buffer for large messages.
+// Shared memory, with a single copy straight from the sender's buffer for large messages.
 const std::vector<std::string> kVader = {
     "--mca", "pml", "ob1", "--mca", "btl", "self,vader", "--mca", "btl_vader_single_copy_mechanism",
     "cma"};
-// Open MPI 4.1 takes UCX for network cards alone unless it is told otherwise.
+// By default Open MPI 4.1 uses UCX for network cards only.
 const std::vector<std::string> kUcx = {
     "--mca",           "pml", "ucx", "--mca",          "pml_ucx_tls", "any", "--mca",
     "pml_ucx_devices", "any", "-x",  "UCX_TLS=self,sm"};

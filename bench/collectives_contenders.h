@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is compared in collectives: the programs of bench/peers/, and how each is started.
+// The contenders of the collectives comparison: the programs of bench/peers/, and how to start
+// each.
 #ifndef KEEL_BENCH_COLLECTIVES_CONTENDERS_H_
 #define KEEL_BENCH_COLLECTIVES_CONTENDERS_H_
 
@@ -11,8 +12,8 @@ namespace keel::bench {
 
 enum class Side { kKeel, kPeer, kBound };
 
-// What ranks are, and whose memory they use. Keel is measured in all three; a peer's
-// processes stand against both kinds of Keel's.
+// Whether ranks are threads or processes, and who allocates their buffers. Keel is measured in all
+// three settings; a peer that runs processes is compared with both process settings of Keel.
 enum class Setting { kProcesses, kForeign, kThreads };
 inline constexpr Setting kSettings[] = {Setting::kProcesses, Setting::kForeign, Setting::kThreads};
 // "processes, Keel's buffers".
@@ -22,21 +23,23 @@ struct LaunchedContender {
   std::string name;
   Side side;
   Setting setting;
-  std::string missing;  // why it cannot be started here; else empty
+  std::string missing;  // why it cannot start here; else empty
 
-  // Of |ranks| ranks; the options of bench/peers/options.h come behind.
+  // Returns the command line for |ranks| ranks; the caller appends options of
+  // bench/peers/options.h.
   std::vector<std::string> command(uint32_t ranks) const;
 
   std::vector<std::string> launcher;  // "%" stands for the number of ranks
   std::vector<std::string> program;   // likewise
-  // What is measured, whichever way: "keel", "openmpi", "mpich", "gloo"; empty for the bound.
+  // The library, whatever the launcher: "keel", "openmpi", "mpich", "gloo"; empty for the bound.
   std::string library = "";
 };
 
-// Those that Keel is compared with.
+// Libraries that Keel is compared with.
 inline constexpr const char* kPeerLibraries[] = {"openmpi", "mpich", "gloo"};
 
-// In the order of their turns: Keel between the peers. |folder| holds the programs.
+// Returns the contenders in the order of their turns, Keel between the peers. |folder| holds the
+// programs.
 std::vector<LaunchedContender> find_contenders(const std::string& folder);
 
 }  // namespace keel::bench

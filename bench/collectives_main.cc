@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// keel_bench_collectives: Keel's collectives beside those of Open MPI, MPICH and Gloo, and beside a
-// bound, on one host. Exit codes: 0, 1 for a failure or a wrong result of Keel's, 2 for a
+// keel_bench_collectives: compares Keel's collectives with those of Open MPI, MPICH and Gloo, and
+// with a bound, on one host. Exit codes: 0, 1 for a failure or a wrong result of Keel, 2 for a
 // mistake in the command line.
 #include <fmt/format.h>
 
@@ -30,7 +30,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
-// Of a launch: the slowest, Gloo with 8 ranks and 64 MiB, takes some 40 s on two busy cores.
+// Limit of one launch: the slowest, Gloo with 8 ranks and 64 MiB, takes about 40 s on two busy
+// cores.
 constexpr std::chrono::seconds kDeadline(240);
 
 struct Plan {
@@ -50,9 +51,9 @@ class Campaign {
   Campaign(const Plan& plan, std::vector<LaunchedContender> contenders)
       : plan_(plan), contenders_(std::move(contenders)) {}
 
-  // All launches of one operation and number of ranks come in a row: first everybody once,
-  // then everybody again, each round begun by the next one, so that a machine that is slow
-  // for a while is slow for all.
+  // Runs all launches of one operation and number of ranks in a row, every contender once per
+  // round. Each round starts with the next contender, so that a slow phase of the machine affects
+  // all of them.
   void run() {
     const size_t launches =
         plan_.operations.size() * plan_.ranks.size() * plan_.relaunches * contenders_.size();
@@ -112,7 +113,7 @@ void write_file(const std::string& path, const std::string& text) {
   if (!path.empty()) keel::tensorfile::put_file(path, text);
 }
 
-// Of the contenders found, those that are here and wanted; why not, of the others.
+// Returns the requested contenders that can run here; |absent| gets the reasons of the others.
 std::vector<LaunchedContender> choose(std::vector<LaunchedContender> found,
                                       const std::vector<std::string>& only,
                                       std::vector<std::string>& absent) {
@@ -224,7 +225,7 @@ int run(int argc, char** argv) {
   for (const std::string& line : report.wrong) fmt::print("wrong: {}\n", line);
   fmt::print("{} launches failed, {} results were wrong\n", report.failed.size(),
              report.wrong.size());
-  // A peer that fails is a gap in the figures; Keel must not.
+  // A failing peer is a gap in the figures; a failure of Keel is an error.
   const auto is_keel = [](const std::string& line) { return line.starts_with("Keel"); };
   const bool bad = std::any_of(report.wrong.begin(), report.wrong.end(), is_keel) ||
                    std::any_of(report.failed.begin(), report.failed.end(), is_keel);

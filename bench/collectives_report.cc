@@ -34,7 +34,7 @@ std::string mean_text(const std::optional<double>& mean) {
   return mean ? fmt::format("{:.2f}", *mean) : "–";
 }
 
-// Two cells of a table: what has to be reached, and whether it is.
+// Returns two table cells: the target, and whether it is met.
 std::string target_text(const std::optional<Target>& target, const std::optional<Estimate>& ratio) {
   if (!target) return "– | –";
   const std::optional<bool> met = is_met(target, ratio);
@@ -44,7 +44,7 @@ std::string target_text(const std::optional<Target>& target, const std::optional
                             : "missed");
 }
 
-// Of a mean there is no interval.
+// A mean has no interval.
 std::optional<Estimate> estimate_of(const std::optional<double>& mean) {
   if (!mean) return std::nullopt;
   return Estimate{*mean, *mean, *mean};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The comparison of collectives, as JSON for machines and Markdown for people.
+// The report of the collectives comparison: JSON for machines, Markdown for people.
 #ifndef KEEL_BENCH_COLLECTIVES_REPORT_H_
 #define KEEL_BENCH_COLLECTIVES_REPORT_H_
 
@@ -14,16 +14,16 @@ namespace keel::bench {
 struct CollectivesReport {
   Machine machine;
   uint32_t relaunches = 0;
-  double cell_seconds = 0;  // of each timed loop
-  double minutes = 0;       // that all of it took
+  double cell_seconds = 0;  // of each timed loop, in seconds
+  double minutes = 0;       // total time taken
   struct PerSetting {
     Setting setting;
     std::vector<Comparison> comparisons;
   };
   std::vector<PerSetting> settings;
-  std::vector<std::string> wrong;   // results
-  std::vector<std::string> failed;  // launches
-  std::vector<std::string> absent;  // contenders, and why
+  std::vector<std::string> wrong;   // wrong results
+  std::vector<std::string> failed;  // failed launches
+  std::vector<std::string> absent;  // absent contenders, with the reason
 };
 
 std::string to_markdown(const CollectivesReport& report);

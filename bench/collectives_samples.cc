@@ -12,7 +12,7 @@ void Samples::add(const std::string& contender, uint32_t round,
                   const peers::Measurement& measurement) {
   const Cell cell = {measurement.operation, measurement.ranks, measurement.bytes};
   if (!measurement.right) {
-    // The time of a wrong result is none.
+    // A wrong result has no valid time.
     wrong_.push_back(fmt::format("{}, {} of {} ranks, {} bytes, {}", contender,
                                  peers::name_of(cell.operation), cell.ranks, cell.bytes,
                                  measurement.way));

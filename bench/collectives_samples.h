@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was measured of collectives, launch by launch.
+// Collects the measurements of the collectives comparison, launch by launch.
 #ifndef KEEL_BENCH_COLLECTIVES_SAMPLES_H_
 #define KEEL_BENCH_COLLECTIVES_SAMPLES_H_
 
@@ -13,7 +13,7 @@
 
 namespace keel::bench {
 
-// One operation of one size among so many ranks.
+// One operation of one size with one number of ranks.
 struct Cell {
   peers::Operation operation;
   uint32_t ranks;
@@ -21,21 +21,21 @@ struct Cell {
   auto operator<=>(const Cell&) const = default;
 };
 
-// The microseconds of one contender in one cell: one value a round that it came through.
+// The times of one contender in one cell, in microseconds, by round. Rounds that failed are absent.
 using Rounds = std::map<uint32_t, double>;
 
 class Samples {
  public:
   void add(const std::string& contender, uint32_t round, const peers::Measurement& measurement);
 
-  // Empty where there are none.
+  // Returns an empty map if the contender has no measurement in |cell|.
   const Rounds& of(const std::string& contender, const std::string& form, const Cell& cell) const;
-  // The way taken most often; empty without one.
+  // Returns the algorithm used in most rounds; empty without measurements.
   std::string usual_way(const std::string& contender, const std::string& form,
                         const Cell& cell) const;
-  // Every cell that anybody was measured in, in order.
+  // Returns every cell with a measurement of any contender, in order.
   std::vector<Cell> cells() const;
-  // One line each, for people.
+  // One readable line per wrong result.
   const std::vector<std::string>& wrong_results() const { return wrong_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the comparison of collectives makes of measurements: no peer is needed for it.
+// Tests the evaluation of collectives measurements; needs no peer.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -45,8 +45,8 @@ std::vector<Cell> all_cells() {
   return cells;
 }
 
-// The quick peer takes twice as long as Keel for small sizes and eight times for large ones;
-// the bound, half as long. Each round the machine is slower than before.
+// The quick peer takes twice as long as Keel for small sizes and eight times as long for large
+// ones; the bound takes half as long. The machine gets slower each round.
 Samples some_samples() {
   Samples samples;
   for (const Cell& cell : all_cells()) {
@@ -88,7 +88,7 @@ TEST(Comparison, TakesTheBestPeerAndPairsTheRounds) {
     EXPECT_EQ(comparison.peer, "quick peer");
     EXPECT_EQ(comparison.peer_way, "ring");
     EXPECT_EQ(comparison.keel_time->median, 3);
-    // The machine's slowing down is in both, so the interval is a point.
+    // Both sides slow down together, so the interval is a point.
     EXPECT_EQ(comparison.peer_ratio->low, factor);
     EXPECT_EQ(comparison.peer_ratio->high, factor);
     EXPECT_EQ(comparison.stream_ratio->median, factor * 4);
@@ -150,7 +150,7 @@ TEST(Report, MarkdownHasARowACell) {
       for (const uint64_t bytes : kSizes) {
         const std::string row = std::string("\n| ") + peers::name_of(operation) + " | " +
                                 std::to_string(ranks) + " | " + size_text(bytes) + " | ";
-        EXPECT_EQ(count(text, row), 3u) << row;  // one a setting
+        EXPECT_EQ(count(text, row), 3u) << row;  // one per setting
       }
     }
   }
@@ -167,7 +167,7 @@ TEST(Targets, OfCellsAndOfMeans) {
   EXPECT_EQ(direct_target(Setting::kProcesses, 1 << 20)->bound, 0.85);
   EXPECT_FALSE(direct_target(Setting::kProcesses, (1 << 20) - 1));
 
-  // Of a small one no part of the interval may be below.
+  // For small sizes the whole interval must reach the bound.
   const std::optional<Target> small = peer_target(Setting::kProcesses, kLarge - 1);
   EXPECT_EQ(is_met(small, Estimate{1.2, 0.94, 1.3}), false);
   EXPECT_EQ(is_met(small, Estimate{1.0, 0.95, 1.3}), true);
@@ -179,7 +179,7 @@ TEST(Targets, OfCellsAndOfMeans) {
 
 TEST(Report, TellsWhatMeetsItsTarget) {
   CollectivesReport report = some_report();
-  // One large cell falls short, and one was not measured.
+  // One large cell misses the target, and one was not measured.
   std::vector<Comparison>& cells = report.settings[0].comparisons;
   ASSERT_GE(cells[1].cell.bytes, kLarge);
   ASSERT_GE(cells[3].cell.bytes, kLarge);
@@ -266,7 +266,7 @@ TEST(Launch, GivesBothOutputsAndTheExitCode) {
 }
 
 TEST(Launch, KillsWhatOutlivesItsDeadlineWithItsChildren) {
-  // The grandchild holds the pipe: reading ends only once it is dead too.
+  // The grandchild holds the pipe, so reading ends only after its death.
   const Launch late = launch({"sh", "-c", "sleep 300 & echo begun; wait"}, std::chrono::seconds(2));
   EXPECT_EQ(late.output, "begun\n");
   EXPECT_EQ(late.failure, "killed after 2 s");

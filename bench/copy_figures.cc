@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes between two backends that reach each other through staging only.
+// Figures of copies between two backends that are only connected through staging buffers.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -17,15 +17,15 @@ namespace {
 
 constexpr uint64_t kBytes = 256 << 20;
 
-// PCIe 3.0 x4, so that the emulated chip's leg is the slower one on most machines, and what
-// the copy adds to it shows.
+// PCIe 3.0 x4, so that the emulated chip's link is the slower one on most machines, and the copy's
+// overhead is visible.
 constexpr char kProfile[] = R"({
   "name": "bench", "memory_gb_per_s": 200, "launch_latency_us": 5,
   "copy_gb_per_s": {"host_to_device": 3, "device_to_host": 3, "peer": 10},
   "tflops": {"float32": 1}
 })";
 
-// An instance of `sim` paced to kProfile; why not where there is none.
+// Loads an instance of `sim` paced to kProfile; on failure |*out_why| is the reason.
 std::optional<Device> paced_chip(std::string* out_why) {
   for (const keel_backend_info& backend : backends()) {
     if (std::string(backend.name) != "sim") continue;
@@ -50,7 +50,7 @@ std::optional<Device> paced_chip(std::string* out_why) {
   return std::nullopt;
 }
 
-// Device memory, and as much pinned memory for the leg alone.
+// Device memory, and pinned memory of the same size for the half-way copies alone.
 struct Side {
   explicit Side(Device of)
       : device(of),
@@ -58,7 +58,7 @@ struct Side {
         memory(of, KEEL_MEMORY_DEVICE, kBytes),
         host(of, KEEL_MEMORY_PINNED, kBytes) {
     stream.fill(memory, 1.0f);
-    stream.copy(host, memory);  // its pages are there before it is timed
+    stream.copy(host, memory);  // touches the pages before timing
     stream.synchronize();
   }
   Device device;
@@ -67,7 +67,7 @@ struct Side {
   Buffer host;
 };
 
-// From |from| to |to| on the destination's stream, against each leg alone.
+// Times a copy from |from| to |to| on the destination's stream, against each half of the way alone.
 Figure cross_copy(const std::string& name, Side& from, Side& to, const Setup& setup) {
   const std::string out_name = fmt::format("{} to pinned memory", from.device.name());
   const std::string in_name = fmt::format("pinned memory to {}", to.device.name());

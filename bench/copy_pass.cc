@@ -21,7 +21,7 @@ CopyPass::CopyPass(uint32_t cores, uint64_t pair_bytes)
   for (Thread& thread : threads_) {
     thread.parts.resize(kPairs);
     for (Part& part : thread.parts) {
-      // Written, so that it is memory: pages that nobody wrote to are all the same one.
+      // Writing allocates real memory: unwritten pages all map to one zero page.
       part.source.assign(part_bytes_, std::byte{1});
       part.destination.assign(part_bytes_, std::byte{2});
     }

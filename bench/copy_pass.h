@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory moved by memcpy on all cores: what operators are held against that do little but read and
-// write.
+// Moves memory with memcpy on all cores: the reference for operators that are bound by memory
+// bandwidth.
 #ifndef KEEL_BENCH_COPY_PASS_H_
 #define KEEL_BENCH_COPY_PASS_H_
 
@@ -17,25 +17,25 @@ namespace keel::bench {
 
 class CopyPass {
  public:
-  // |pair_bytes| of source and destination together, of each of two pairs that it goes through in
-  // turn: more than the caches hold.
+  // Each of the two pairs of source and destination takes |pair_bytes| in total, which is more than
+  // the caches hold. Copies alternate between the pairs.
   CopyPass(uint32_t cores, uint64_t pair_bytes);
 
   // "memcpy on 2 threads"
   const std::string& name() const { return name_; }
-  // Moves |bytes|, half of them read and half written, on from where it stopped.
+  // Moves |bytes|, half of them read and half written, and continues where the last call stopped.
   void move(uint64_t bytes);
 
  private:
-  // Of the part that a thread has of one pair.
+  // One thread's part of one pair.
   struct Part {
     std::vector<std::byte> source;
     std::vector<std::byte> destination;
   };
   struct Thread {
     std::vector<Part> parts;
-    size_t part = 0;      // where it goes on
-    uint64_t offset = 0;  // and from which byte there
+    size_t part = 0;      // part to continue in
+    uint64_t offset = 0;  // byte to continue from
     std::function<void()> task;
   };
 
@@ -43,9 +43,9 @@ class CopyPass {
 
   std::string name_;
   uint64_t part_bytes_;
-  uint64_t share_ = 0;  // what each thread copies next
+  uint64_t share_ = 0;  // bytes that each thread copies next
   std::vector<Thread> threads_;
-  std::vector<std::unique_ptr<Worker>> workers_;  // last: they use the rest
+  std::vector<std::unique_ptr<Worker>> workers_;  // last: the workers use the rest
 };
 
 }  // namespace keel::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Keel costs on the CPU: over oneDNN called directly, and over a bare hand-off
-// between two threads.
+// Keel's overhead on the CPU: over oneDNN called directly, and over a bare hand-off between two
+// threads.
 #include <fmt/format.h>
 
 #include <memory>
@@ -24,8 +24,8 @@ std::vector<float> random_values(int64_t count) {
   return values;
 }
 
-// |per_wait| products are enqueued, and run by oneDNN, before anybody waits: a training
-// step waits once in hundreds of operators, and what a wait costs is core_stream_handoff's.
+// Keel enqueues, and oneDNN runs, |per_wait| products per wait: a training step waits once in
+// hundreds of operators, and core_stream_handoff measures the cost of a wait.
 Figure cpu_matmul_of(int64_t size, int per_wait, const Setup& setup) {
   const Device device = *setup.cpu;
   const uint32_t cores = device.info().compute_units;
@@ -82,12 +82,12 @@ std::vector<Figure> cpu_matmul(Setup& setup) {
   if (!OnednnPeer::is_here()) return {Figure::skip("cpu_matmul", OnednnPeer::describe())};
   std::vector<Figure> figures;
   for (const int64_t size : {256, 512, 1024, 2048}) {
-    // About half a GFLOP, 2 ms, to a wait.
+    // About half a GFLOP, 2 ms, per wait.
     const auto per_wait =
         static_cast<int>(std::max<int64_t>(1, (256 << 20) / (size * size * size)));
     figures.push_back(cpu_matmul_of(size, per_wait, setup));
   }
-  // What a wait after each of the smallest adds.
+  // Overhead of a wait after each of the smallest products.
   figures.push_back(cpu_matmul_of(256, /*per_wait=*/1, setup));
   figures.back().name += "/wait_each";
   figures.back().target = {};

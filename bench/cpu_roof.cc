@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/cpu_roof.h"
 
-// Highway compiles this file once for each instruction set.
+// Highway compiles this file once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/cpu_roof.cc"
 #include <hwy/foreach_target.h>
@@ -13,10 +13,10 @@ namespace keel::bench::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Two units with a latency of 4 or 5 cycles need 10 chains; 12 and the two factors fit
-// the 16 registers of AVX2.
+// Two units with a latency of 4 or 5 cycles need 10 chains; 12 chains and two factors fit the 16
+// registers of AVX2.
 double multiply_adds() {
-  constexpr int64_t kSteps = 1 << 21;  // 4 ms, beside which to wake the other threads is little
+  constexpr int64_t kSteps = 1 << 21;  // 4 ms, long compared with waking the other threads
   constexpr int kChains = 12;
   const hn::ScalableTag<float> d;
   const auto factor = hn::Set(d, 0.5f);
@@ -36,7 +36,7 @@ double multiply_adds() {
     c9 = hn::MulAdd(c9, factor, addend);
     c10 = hn::MulAdd(c10, factor, addend);
     c11 = hn::MulAdd(c11, factor, addend);
-    // Chains that began alike would be computed once: the compiler may not know.
+    // Hides the values from the compiler, which would compute equal chains only once.
     asm volatile("" : "+x"(c0), "+x"(c1), "+x"(c2), "+x"(c3), "+x"(c4), "+x"(c5));
     asm volatile("" : "+x"(c6), "+x"(c7), "+x"(c8), "+x"(c9), "+x"(c10), "+x"(c11));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the cores multiply and add when nothing else holds them up.
+// Measures the peak multiply-add rate of the CPU's cores.
 #ifndef KEEL_BENCH_CPU_ROOF_H_
 #define KEEL_BENCH_CPU_ROOF_H_
 
@@ -17,7 +17,7 @@ namespace keel::bench {
 // each multiply-add: a constant.
 double run_cpu_multiply_adds();
 
-// The same on each of |cores| at once.
+// Runs the same work on |cores| cores at once.
 class CpuRoof {
  public:
   explicit CpuRoof(uint32_t cores);

@@ -13,9 +13,9 @@ namespace keel::bench {
 
 namespace {
 
-// As the plugin looks for them, so that both find the same.
+// Same search as in the plugin, so that both find the same library.
 constexpr const char* kLibraries[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
-// Where the toolkit puts it, if no search path knows it.
+// The toolkit's folder, used if the library is in no search path.
 constexpr char kToolkitFolder[] = "/usr/local/cuda/lib64/";
 
 #define KEEL_CUBLAS_FUNCTIONS(X)   \
@@ -37,10 +37,10 @@ struct Functions {
 #undef KEEL_CUBLAS_MEMBER
 };
 
-// Opened once and kept, as the driver.
+// Opened once and never closed, like the driver.
 bool open_library(Functions* out_functions, std::string* out_reason) {
   static void* const library = [] {
-    // The one that the plugin was told to use.
+    // The folder that the plugin uses.
     const char* const folder = std::getenv("KEEL_CUBLASLT_LIBRARY_FOLDER");
     const std::string told = folder == nullptr || *folder == '\0' ? "" : folder + std::string("/");
     for (const std::string& in : {told, std::string(kToolkitFolder)}) {
@@ -82,8 +82,8 @@ class Library final : public CublasPeer {
     if (handle_ != nullptr) (void)lt_.Destroy(handle_);
   }
 
-  // A row-major matrix is its transpose in the order of columns, which the library knows best:
-  // c^T = op(b)^T op(a)^T, so that b comes first and both keep their flags.
+  // The library prefers column-major order, in which a row-major matrix is its transpose: c^T =
+  // op(b)^T op(a)^T, so b comes first and both operands keep their flags.
   void prepare(const Product& product, void* workspace, uint64_t workspace_bytes) override {
     const cudaDataType_t type = product.dtype == KEEL_BFLOAT16 ? CUDA_R_16BF : CUDA_R_32F;
     check(lt_.MatmulDescInit_internal(&operation_, sizeof(operation_), CUBLAS_COMPUTE_32F,
@@ -138,7 +138,7 @@ class Library final : public CublasPeer {
     check(lt_.MatmulDescSetAttribute(&operation_, attribute, &value, sizeof(value)),
           "cublasLtMatmulDescSetAttribute");
   }
-  // Of what is stored as [rows, columns] in the order of rows.
+  // Makes the layout of a row-major matrix [rows, columns].
   void make_layout(cublasLtMatrixLayoutOpaque_t* layout, cudaDataType_t type, int64_t rows,
                    int64_t columns) {
     check(
@@ -150,7 +150,7 @@ class Library final : public CublasPeer {
   Functions lt_;
   cublasLtHandle_t handle_ = nullptr;
   cublasLtMatmulDescOpaque_t operation_ = {};
-  cublasLtMatrixLayoutOpaque_t first_ = {};  // b's, the library's A
+  cublasLtMatrixLayoutOpaque_t first_ = {};  // of b, the library's A
   cublasLtMatrixLayoutOpaque_t second_ = {};
   cublasLtMatrixLayoutOpaque_t result_ = {};
   cublasLtMatmulAlgo_t algorithm_ = {};

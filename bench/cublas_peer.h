@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt called directly: what matrix products on an Nvidia GPU are held against.
+// cuBLASLt called directly: the reference for matrix products on an Nvidia GPU.
 #ifndef KEEL_BENCH_CUBLAS_PEER_H_
 #define KEEL_BENCH_CUBLAS_PEER_H_
 
@@ -12,7 +12,7 @@
 namespace keel::bench {
 
 // c = op(a) op(b), dense and row-major: c is [m, n], op(a) [m, k], op(b) [k, n], where op
-// transposes what is stored transposed.
+// transposes an operand that is stored transposed.
 struct Product {
   int64_t m;
   int64_t n;
@@ -26,18 +26,18 @@ struct Product {
   }
 };
 
-// The library, opened at run time, on the context that is current. One product at a time; used by
-// one thread. Failures are thrown.
+// The library, opened at run time, on the current CUDA context. Runs one product at a time; used by
+// one thread. Failures throw.
 class CublasPeer {
  public:
-  // NULL, with the reason, where there is no libcublasLt or this build has no header of it.
+  // Returns NULL and the reason if there is no libcublasLt or the build has no header for it.
   static std::unique_ptr<CublasPeer> open(std::string* out_reason);
   virtual ~CublasPeer() = default;
 
-  // Chooses the kernel that the library's heuristic thinks best with |workspace_bytes| at
-  // |workspace|, device memory that the caller keeps. float32 goes without tensor cores.
+  // Chooses the kernel that the library's heuristic ranks first with |workspace_bytes| at
+  // |workspace|, device memory that the caller owns. float32 runs without tensor cores.
   virtual void prepare(const Product& product, void* workspace, uint64_t workspace_bytes) = 0;
-  // Enqueues it on |stream|, a CUstream.
+  // Enqueues the prepared product on |stream|, a CUstream.
   virtual void multiply(const void* a, const void* b, void* c, void* stream) = 0;
   // "cuBLASLt 13.1.0"
   virtual std::string describe() const = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Keel adds to the CUDA driver's calls where there is next to nothing to do.
+// Keel's overhead over the CUDA driver's calls, with almost no work per call.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace keel::bench {
 
 namespace {
 
-// One block of one thread that returns; compiled by the driver.
+// A kernel that returns at once; compiled by the driver.
 constexpr char kPtx[] = R"(.version 6.4
 .target sm_52
 .address_size 64
@@ -23,17 +23,17 @@ constexpr char kPtx[] = R"(.version 6.4
   ret;
 }
 )";
-// What the emulated chip takes for a cubin, and no GPU.
+// The emulated chip accepts this image as a cubin; GPUs reject it.
 constexpr uint8_t kSharedObject[] = {
 #include "empty.inc"
 };
 
-// Far fewer than a GPU's queue takes: with it full, what is timed is the wait for room.
+// Far fewer than a GPU's queue holds: with a full queue, calls wait for room.
 constexpr uint64_t kBatch = 128;
 constexpr uint64_t kCopyBytes = 4096;
 
-// The host's seconds for |repetitions| of |call|, which only enqueues; what the device then does
-// with a batch is waited for apart.
+// Returns the host's seconds for |repetitions| of |call|, which only enqueues. The wait for the
+// device after each batch is not timed.
 template <typename Call, typename Wait>
 double host_seconds(uint64_t repetitions, Call&& call, Wait&& wait) {
   using Clock = std::chrono::steady_clock;
@@ -52,7 +52,8 @@ double host_seconds(uint64_t repetitions, Call&& call, Wait&& wait) {
 constexpr char kKeel[] = "Keel";
 constexpr char kDriver[] = "the driver";
 
-// |call| enqueues one operation through Keel, |raw_call| the same by the driver alone.
+// |call| enqueues one operation through Keel; |raw_call| enqueues the same operation through the
+// driver.
 template <typename Call, typename RawCall>
 void added_time(Figure& figure, const std::string& about, Setup& setup, const Stream& stream,
                 Call call, RawCall raw_call) {
@@ -75,7 +76,7 @@ struct LoadedKernel {
   Kernel kernel;
 };
 
-// The first image that the device takes, through Keel and by the driver.
+// Loads the first image that the device accepts, through Keel and through the driver.
 std::optional<LoadedKernel> load_kernel(Device device, RawCuda& raw) {
   const std::span<const std::byte> images[] = {std::as_bytes(std::span(kPtx)),
                                                std::as_bytes(std::span(kSharedObject))};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the figures of the CUDA backend have in common.
+// Shared helpers of the CUDA figures.
 #ifndef KEEL_BENCH_CUDA_FIGURES_H_
 #define KEEL_BENCH_CUDA_FIGURES_H_
 
@@ -13,35 +13,37 @@
 
 namespace keel::bench {
 
-// As many equal sets of tensors are gone through in turn, each far larger than a cache, so that
-// none is still in it.
+// Number of equal sets of tensors that runs cycle through. Each set is far larger than a cache, so
+// no run finds its tensors cached.
 inline constexpr size_t kCudaSets = 3;
 
-// Of one race.
+// The figures of one race.
 struct CudaFigure {
-  // With name, unit, target, subject, peer and limit, which are told of those that cannot be taken
-  // too.
+  // name, unit, target, subject, peer and limit are set: they are reported for skipped figures too.
   std::vector<Figure> figures;
-  // Adds |about| and |timings|, or leaves figures out.
+  // Fills |about| and |timings|, or marks figures as left out.
   std::function<void(std::span<Figure> figures, Setup& setup)> take;
 };
 
-// Takes and publishes each that is wanted, or names it, as |setup| says. Without a GPU all are
-// skipped; one that throws is a failed figure, and the others are taken all the same: the machine
-// may be there for ten minutes only.
+// Measures and publishes the figures that |setup| selects, or only publishes their names if |setup|
+// asks for names only. Without a GPU all are skipped. An exception makes its figure a failed one
+// and the next figures are still measured, because the machine may be available for ten minutes
+// only.
 void take_cuda_figures(Setup& setup, std::vector<CudaFigure> figures);
 
 void leave_out(std::span<Figure> figures, const std::string& why);
 
-// Whether the device runs |call| by a kernel of its own, and not by the CPU's on staged copies.
+// Returns whether the device runs |call| with a kernel of its own, rather than with the CPU's
+// kernel on staged copies.
 bool has_own_kernel(const OpCall& call, Device device);
 inline constexpr char kNoOwnKernel[] = "no operator of its own";
 
-// Enqueues on a stream of Keel's, by the device's clock.
+// Times work enqueued on a Keel stream by the device's clock.
 class StreamClock {
  public:
   explicit StreamClock(Stream& stream) : stream_(stream) {}
-  // From the first to the last of what |enqueue| puts on the stream, in seconds. Waits.
+  // Returns the seconds from the start to the end of the work that |enqueue| puts on the stream.
+  // Blocks until the work is done.
   double seconds_of(const std::function<void()>& enqueue);
 
  private:

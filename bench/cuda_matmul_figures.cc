@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products on an Nvidia GPU, of the CUDA and of the Vulkan backend, against cuBLASLt and
+// Matrix products on an Nvidia GPU, with the CUDA and the Vulkan backend, against cuBLASLt and
 // PyTorch.
 #include <fmt/format.h>
 
@@ -24,15 +24,15 @@ constexpr char kKeel[] = "Keel";
 constexpr char kVulkan[] = "Keel on Vulkan";
 constexpr char kCublas[] = "cuBLASLt";
 constexpr uint64_t kWorkspaceBytes = 32 << 20;
-constexpr size_t kCompared = 1 << 20;  // elements of a result
+constexpr size_t kCompared = 1 << 20;  // elements of each result
 
-// cuBLASLt on the GPU; why not where it cannot be.
+// Opens cuBLASLt on the GPU; on failure |*out_why| is the reason.
 std::unique_ptr<CublasPeer> open_cublas(std::string* out_why) {
   const auto is_set = [](const char* variable) {
     const char* const value = std::getenv(variable);
     return value != nullptr && *value != '\0';
   };
-  // Over the emulated driver there is an emulated cuBLASLt to be told of.
+  // With the emulated driver, cuBLASLt must be the emulated one.
   if (is_set("KEEL_CUDA_LIBRARY_FOLDER") && !is_set("KEEL_CUBLASLT_LIBRARY_FOLDER")) {
     *out_why = "cuBLASLt opens the system's driver, not that of KEEL_CUDA_LIBRARY_FOLDER";
     return nullptr;
@@ -40,7 +40,7 @@ std::unique_ptr<CublasPeer> open_cublas(std::string* out_why) {
   return CublasPeer::open(out_why);
 }
 
-// Numbers around zero, as a model's are: what they are decides what a GPU draws, and its clocks.
+// Values around zero, as in a model: the values affect a GPU's power draw and hence its clocks.
 template <typename Type>
 std::vector<Type> random_values(size_t count) {
   std::mt19937 random(/*seed=*/1);
@@ -56,7 +56,7 @@ std::vector<Type> random_values(size_t count) {
   return values;
 }
 
-// The same megabyte again and again, until |buffer| is full.
+// Fills |buffer| with repetitions of |values|.
 template <typename Type>
 void fill_random(Stream& stream, const Buffer& buffer, const std::vector<Type>& values) {
   const uint64_t piece = values.size() * sizeof(Type);
@@ -67,7 +67,7 @@ void fill_random(Stream& stream, const Buffer& buffer, const std::vector<Type>& 
   stream.synchronize();
 }
 
-// The matrices of one product, and Keel's call of it.
+// The matrices of one product, and Keel's call.
 template <typename Type>
 class Matrices {
  public:
@@ -92,7 +92,7 @@ class Matrices {
   void multiply(CublasPeer& cublas, void* stream) const {
     cublas.multiply(a_.data(), b_.data(), c_.data(), stream);
   }
-  // The beginning of c.
+  // Returns the first elements of c.
   std::vector<Type> result(Stream& stream) const {
     std::vector<Type> values(std::min<size_t>(kCompared, c_.size() / sizeof(Type)));
     stream.download(values, c_);
@@ -114,7 +114,7 @@ float as_float(bfloat16_t value) {
   return to_float(value);
 }
 
-// A figure of a wrong product is none.
+// Throws if the results differ: a figure of a wrong product is invalid.
 template <typename Type>
 void compare(const std::vector<Type>& mine, const std::vector<Type>& theirs, double limit) {
   double error = 0;
@@ -131,7 +131,7 @@ void compare(const std::vector<Type>& mine, const std::vector<Type>& theirs, dou
   }
 }
 
-// A product beside cuBLASLt and PyTorch: as many matrices in turn as kCudaSets.
+// Times a product against cuBLASLt and PyTorch, on kCudaSets sets of matrices in turn.
 template <typename Type>
 void take_matmul(std::span<Figure> figures, const Product& product, Setup& setup) {
   constexpr const char* kDtype = std::is_same_v<Type, float> ? "float32" : "bfloat16";
@@ -162,7 +162,7 @@ void take_matmul(std::span<Figure> figures, const Product& product, Setup& setup
   if (cublas == nullptr) {
     for (Figure& figure : figures) {
       if (figure.peer == kCublas) figure.leave_out(why);
-      figure.limit = figure.peer;  // nobody else is here
+      figure.limit = figure.peer;  // no other reference here
     }
   } else {
     workspace = Buffer(*setup.cuda, KEEL_MEMORY_DEVICE, kWorkspaceBytes);
@@ -211,8 +211,8 @@ struct Shape {
   bool trans_b;
 };
 
-// Of a transformer of width 4096 on 4096 tokens: a projection, the layers of its MLP, and the
-// gradients of the first of these by its input and its weight.
+// Shapes of a transformer of width 4096 on 4096 tokens: a projection, the layers of its MLP, and
+// the gradients of the first MLP layer with respect to its input and its weight.
 constexpr Shape kShapes[] = {
     {"projection", 4096, 4096, 4096, false, false},
     {"mlp_up", 4096, 14336, 4096, false, false},
@@ -252,7 +252,7 @@ void add_shapes(std::vector<CudaFigure>& figures) {
   }
 }
 
-// The way into the same chip through Vulkan.
+// Returns the Vulkan device of the same chip.
 std::optional<Device> find_vulkan_of(Device cuda) {
   for (const keel_backend_info& backend : backends()) {
     if (std::string(backend.name) != "vulkan") continue;
@@ -287,7 +287,7 @@ void take_vulkan(Figure& figure, Setup& setup) {
   raw.wait();
   compare(vulkan_matrices.result(vulkan_stream), matrices.result(stream), 1e-4);
 
-  // A wait is nothing beside a product of this size.
+  // The time of a wait is negligible for a product of this size.
   const Contender contenders[] = {
       {kVulkan, product.operations(),
        [&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that do little but move memory, and all_reduce over PCIe, against what the driver
-// copies; the operators against PyTorch too.
+// Operators bound by memory bandwidth, and all_reduce over PCIe, against the driver's copies; the
+// operators also against PyTorch.
 #include <fmt/format.h>
 
 #include <memory>
@@ -23,7 +23,7 @@ constexpr char kKeel[] = "Keel";
 constexpr char kCopy[] = "copy within the device";
 constexpr char kBothWays[] = "copies of the driver, both ways";
 
-// Of a tensor: with three sets of them, far more than a cache holds.
+// Size of a tensor: three sets are far larger than a cache.
 int64_t tensor_bytes(const Setup& setup) {
   return setup.quick ? 1 << 18 : 128 << 20;
 }
@@ -31,7 +31,7 @@ int64_t tensor_bytes(const Setup& setup) {
 struct Operator {
   const char* name;
   keel_dtype dtype;
-  bool has_torch;  // is held against PyTorch too
+  bool has_torch;  // also compared with PyTorch
 };
 
 constexpr Operator kOperators[] = {
@@ -46,7 +46,7 @@ constexpr Operator kOperators[] = {
     {"axpy", KEEL_FLOAT32, false},
 };
 
-// The copy that bandwidth is measured by: of as much as a tensor, from one set to the next.
+// The copy that defines the bandwidth: one tensor's bytes, from one set to the next.
 class DeviceCopy {
  public:
   DeviceCopy(Device device, int64_t tensor_bytes) : bytes_(static_cast<uint64_t>(tensor_bytes)) {
@@ -54,7 +54,7 @@ class DeviceCopy {
       memory_.emplace_back(device, KEEL_MEMORY_DEVICE, bytes_);
     }
   }
-  // Read and written.
+  // Bytes read and written.
   double bytes() const { return 2.0 * static_cast<double>(bytes_); }
   double seconds(RawCuda& raw, uint64_t repetitions) const {
     return raw.seconds_of([&] {
@@ -100,7 +100,7 @@ void take_operator(const Operator& op, std::span<Figure> figures, Setup& setup) 
   }
 }
 
-// Against |peer|; the copy is the limit of all.
+// Makes a figure against |peer|; the copy is the limit of all figures.
 Figure operator_figure(const Operator& op, const char* against, const std::string& peer,
                        std::optional<Target> target) {
   Figure figure;
@@ -122,13 +122,13 @@ CudaFigure make_figure(const Operator& op) {
     add("eager", Target{1.5});
     add("compile", Target{1.0});
   }
-  // Eager is what its optimizer does by itself; this is the fastest that it has.
+  // "eager" is PyTorch's default optimizer; "fused" is its fastest.
   if (std::string_view(op.name) == "adamw") add("fused", std::nullopt);
   return {figures,
           [op](std::span<Figure> taken, Setup& setup) { take_operator(op, taken, setup); }};
 }
 
-// What has to cross PCIe is a rank's bytes to the host and the sum back, at once at best.
+// Limit: each rank's bytes cross PCIe to the host and the sum crosses back, at best concurrently.
 void take_bridge(Figure& figure, Setup& setup) {
   if (!setup.cpu) {
     figure.leave_out(setup.no_cpu);
@@ -138,8 +138,8 @@ void take_bridge(Figure& figure, Setup& setup) {
   const Device cuda = *setup.cuda;
   const Device devices[] = {*setup.cpu, cuda};
   SummingRanks ranks(devices, bytes / sizeof(float));
-  // As a program has it that does so again and again: the first ones go before the processor's
-  // memory is pinned for the GPU.
+  // Warm-up, as in a program that repeats the call: the first calls run before the CPU's memory is
+  // pinned for the GPU.
   const auto is_by_gpu = [&] {
     return ranks.explain().find("\"reduced_by\": \"device\"") != std::string::npos;
   };

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kModes[] = {"eager", "compile", "fused"};
 
-// The mode that a figure has for its peer; null for figures against others.
+// Returns the mode that the figure names as its peer; null for figures against other peers.
 const char* mode_of(const Figure& figure) {
   for (const char* mode : kModes) {
     if (figure.peer == CudaTorch::contender(mode)) return mode;
@@ -90,7 +90,7 @@ void CudaTorch::race(std::span<const Contender> own, const TorchWork& work,
   try {
     timings = bench::race(contenders, options);
   } catch (const Failure& failure) {
-    // What it says of Keel beside others is taken all the same.
+    // Figures against other peers are still measured.
     for (Figure& figure : figures) {
       if (mode_of(figure) != nullptr && figure.skipped.empty()) figure.leave_out(failure.what());
     }

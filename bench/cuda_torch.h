@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch on the GPU, in the same races as Keel: one process for all figures of a run, which the
-// first that asks for it starts.
+// PyTorch on the GPU, in the same races as Keel. One process serves all figures of a run; the first
+// figure that needs PyTorch starts it.
 #ifndef KEEL_BENCH_CUDA_TORCH_H_
 #define KEEL_BENCH_CUDA_TORCH_H_
 
@@ -18,7 +18,7 @@ namespace keel::bench {
 
 struct Figure;
 
-// What PyTorch is to do in a race.
+// PyTorch's work in a race.
 struct TorchWork {
   std::string operator_name;
   std::string shape;
@@ -28,29 +28,30 @@ struct TorchWork {
 
 class CudaTorch {
  public:
-  // On an emulated GPU, which PyTorch knows nothing of, it is on the CPU: so much can be tried.
+  // For an emulated GPU, which PyTorch cannot use, PyTorch runs on the CPU, so that the code path
+  // is still tested.
   explicit CudaTorch(bool emulated) : emulated_(emulated) {}
 
-  // A figure of |mode| against PyTorch: "eager", "compile" or "fused", by the name of a contender.
+  // Returns the contender's name of |mode|: "eager", "compile" or "fused".
   static std::string contender(const std::string& mode) { return "PyTorch, " + mode; }
 
-  // Races |own| and PyTorch in each mode that one of |figures| has for its peer; those of the modes
-  // that are not to be had are left out, with the reason. Gives the others their timings.
+  // Races |own| and PyTorch in each mode that a figure names as its peer. Figures whose mode is
+  // unavailable are left out with the reason; the others receive the timings.
   void race(std::span<const Contender> own, const TorchWork& work, std::span<Figure> figures,
             const RaceOptions& options);
 
-  // "PyTorch 2.6.0, CUDA 12.4"; "PyTorch" where there is none.
+  // Returns "PyTorch 2.6.0, CUDA 12.4"; "PyTorch" without a process.
   std::string describe() const { return peer_ == nullptr ? "PyTorch" : peer_->name(); }
-  // The same, or why there is none; empty before anybody asked for it.
+  // Returns the same name, or why there is no process; empty before the first race.
   std::string status() const { return peer_ == nullptr ? missing_ : peer_->name(); }
 
  private:
-  struct Failure;  // of PyTorch, in the middle of a race
+  struct Failure;  // PyTorch failed during a race
 
-  // Empty where there is such a mode.
+  // Returns why |mode| is unavailable; empty if it is available.
   std::string reason_against(const std::string& mode);
   void start();
-  // A run that is not timed: what it says where it fails.
+  // Makes one untimed run. Returns PyTorch's message on failure, else an empty string.
   std::string try_out(const TorchWork& work, const std::string& mode);
   double seconds(const TorchWork& work, const std::string& mode, uint64_t repetitions);
 
@@ -58,7 +59,7 @@ class CudaTorch {
   bool started_ = false;
   std::unique_ptr<TorchPeer> peer_;
   std::string missing_;                         // why there is no process
-  std::map<std::string, std::string> reasons_;  // of modes: why not, or empty
+  std::map<std::string, std::string> reasons_;  // by mode: why unavailable, or empty
 };
 
 }  // namespace keel::bench

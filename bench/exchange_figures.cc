@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bridge between chips of unequal links: how far from what the links leave.
+// The bridge between chips with unequal links: its time compared with the links' limit.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/resource.h>
@@ -25,10 +25,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of the slowest link, both ways at once. The host has to do all the copying and reducing in
-// less than half of the time: four chips at this rate need some 0.6 of one core.
+// Rate of the slowest link, in both directions at once. The host must do all copying and reducing
+// in less than half of the time: four chips at this rate need about 0.6 of a core.
 constexpr double kSlowest = 0.25;  // GB/s
-// What is paced hardly varies, and 256 MiB take a second.
+// Paced transfers hardly vary, and 256 MiB take a second.
 constexpr uint32_t kMostRounds = 7;
 constexpr uint64_t kMebibytes[] = {16, 64, 256};
 // The links' rates, as multiples of the slowest.
@@ -44,17 +44,17 @@ std::string profile(double rate) {
       rate);
 }
 
-// Emulated chips by the rates of their links, each an instance of `sim`.
+// Emulated chips by link rate, each an instance of `sim`.
 class Chips {
  public:
-  // False: there is no `sim`.
+  // Returns false without `sim`.
   bool find() {
     for (const keel_backend_info& backend : backends()) {
       if (std::string(backend.name) == "sim") path_ = backend.path;
     }
     return !path_.empty();
   }
-  // The |number|th with |rate|.
+  // Returns chip number |number| with |rate|.
   Device get(double rate, size_t number) {
     std::vector<Device>& chips = chips_[rate];
     while (chips.size() <= number) chips.push_back(load(rate));
@@ -94,12 +94,12 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// One rank a chip, and how busy the host is meanwhile.
+// One rank per chip; also measures the host's load.
 class Exchange {
  public:
   Exchange(const std::vector<Device>& devices, uint64_t bytes)
       : ranks_(devices, bytes / sizeof(float)) {
-    // The rates are measured in the first, known to all in the second, used in the third.
+    // The first run measures the rates, the second one shares them, the third one uses them.
     for (int i = 0; i < 2; ++i) run();
     busy_ = wall_ = 0;
   }
@@ -111,7 +111,7 @@ class Exchange {
     wall_ += std::chrono::duration<double>(Clock::now() - begin).count();
     busy_ += cpu_seconds() - busy;
   }
-  // Of all cores, while it ran.
+  // Load of all cores during the runs.
   double load() const { return busy_ / wall_ / std::max(1u, std::thread::hardware_concurrency()); }
   void check_sums() { ranks_.check_sums(); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures: each sets up its contenders, has them race and reports.
+// The figures: each sets up its contenders, races them and reports.
 #ifndef KEEL_BENCH_FIGURES_H_
 #define KEEL_BENCH_FIGURES_H_
 
@@ -20,8 +20,8 @@
 
 namespace keel::bench {
 
-// Whether |name|, of a figure or of several, contains one of |filters|, or has one that a filter
-// names. Without filters all are chosen.
+// Returns whether |name|, of a figure or of a group of figures, contains one of |filters|, or
+// whether a filter names a figure in the group. Without filters all are chosen.
 inline bool is_chosen(const std::string& name, const std::vector<std::string>& filters) {
   const auto chooses = [&](const std::string& filter) {
     return name.find(filter) != std::string::npos || filter.starts_with(name + "/");
@@ -29,15 +29,15 @@ inline bool is_chosen(const std::string& name, const std::vector<std::string>& f
   return filters.empty() || std::any_of(filters.begin(), filters.end(), chooses);
 }
 
-// Of a figure, where whoever takes them is killed before it.
+// The reason of figures that were not measured because the run was killed earlier.
 inline constexpr char kNotReached[] = "the run was ended before";
 
-// What this machine has to offer.
+// The devices and libraries available on this machine, and the run's options.
 struct Setup {
   RaceOptions race;
   std::optional<Device> cpu;
   std::optional<Device> vulkan;
-  std::string no_cpu;  // why not
+  std::string no_cpu;  // why |cpu| is absent
   std::string no_vulkan;
   std::unique_ptr<RawVulkan> raw_vulkan;
   std::string no_raw_vulkan;
@@ -45,24 +45,25 @@ struct Setup {
   std::string no_cuda;
   std::unique_ptr<RawCuda> raw_cuda;
   std::string no_raw_cuda;
-  bool emulated_cuda = false;  // Keel's own emulated chip: its times are none of a GPU
+  bool emulated_cuda = false;  // Keel's emulated chip: its times are not a GPU's
   std::unique_ptr<CudaTorch> cuda_torch;
-  bool quick = false;  // small sizes, where it is only to be seen that a figure can be taken
-  std::vector<std::string> filters;  // of the command line
+  bool quick = false;                // small sizes, only to test that figures can be measured
+  std::vector<std::string> filters;  // from the command line
 
-  // Figures of CUDA are published as left out, and not taken.
+  // CUDA figures are published as left out and not measured.
   bool only_names = false;
-  // No figure of CUDA is begun after.
+  // No CUDA figure starts after this time.
   std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();
-  // Where figures go one by one, so that who runs out of time has those of before.
+  // Receives figures one by one, so that an interrupted run keeps the figures measured so far.
   std::function<void(Figure figure)> publish;
 
-  // Those that take long ask before.
+  // Slow figures check this before they measure.
   bool wants(const std::string& figure) const { return is_chosen(figure, filters); }
 };
 
-// What |setup| lacks gives a skipped figure with the reason; a failure is thrown, or a failed
-// figure. Those of CUDA publish theirs, and return none.
+// If |setup| lacks a device or library, the result is a skipped figure with the reason. A failure
+// throws or returns a failed figure. CUDA figures are published through |setup.publish| and return
+// an empty vector.
 using FigureFunction = std::vector<Figure> (*)(Setup& setup);
 
 std::vector<Figure> vulkan_dispatch(Setup& setup);

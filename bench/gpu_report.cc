@@ -20,19 +20,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kConform[] = "conform-";  // and the backend
+constexpr char kConform[] = "conform-";  // followed by the backend
 constexpr char kSanitizer[] = "sanitizer";
 constexpr char kFigures[] = "figures";
 constexpr char kNotMeasured[] = "not measured: ";
 
 // ---- what the steps left --------------------------------------------------------------
 
-// Whether its program is `keel conform`.
+// Returns whether the step ran `keel conform`.
 bool is_conformance(const std::string& step) {
   return step.starts_with(kConform) || step == kSanitizer;
 }
 
-// The lines of a file, each cut at its tabs, with at least |columns| parts.
+// Reads a file's lines, split at tabs, each padded to at least |columns| parts.
 std::vector<std::vector<std::string>> read_table(std::istream& file, size_t columns) {
   std::vector<std::vector<std::string>> rows;
   for (std::string line; std::getline(file, line);) {
@@ -44,7 +44,7 @@ std::vector<std::vector<std::string>> read_table(std::istream& file, size_t colu
   return rows;
 }
 
-// Of some thousand cases the few that say more than their level does.
+// Keeps the few cases, of about a thousand, that add information to their level's totals.
 void leave_out_passed(Json& report) {
   if (!report.contains("results")) return;
   Json kept = Json::array();
@@ -55,7 +55,7 @@ void leave_out_passed(Json& report) {
   report["results"] = kept;
 }
 
-// Null where there is none, or one that was cut short.
+// Returns null if the file is missing or truncated.
 Json read_result(const std::filesystem::path& file, const std::string& step) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) return nullptr;
@@ -69,7 +69,7 @@ Json read_result(const std::filesystem::path& file, const std::string& step) {
 
 // ---- JSON --------------------------------------------------------------------------------
 
-// What an emulated chip took says nothing of any: no figure of it is to be found in a report.
+// Removes the times of an emulated chip, which describe no real chip.
 void leave_out_times(Json& figure) {
   figure["emulated"] = true;
   figure["result"] = nullptr;
@@ -82,7 +82,7 @@ void leave_out_times(Json& figure) {
   figure["physical_limit"]["value"] = nullptr;
 }
 
-// The figures, with "not measured: REASON" where there is nothing.
+// Returns the figures, with "not measured: REASON" for skipped ones.
 Json figures_of(const Json& result, bool emulated) {
   Json figures = result.value("figures", Json::array());
   for (Json& figure : figures) {
@@ -103,7 +103,7 @@ const GpuStep* find_step(const GpuRun& run, const std::string& name) {
 
 // ---- Markdown ----------------------------------------------------------------------------
 
-// A cell of a table holds no line's end and no bar.
+// Replaces line ends and bars, which a table cell cannot contain.
 std::string cell(std::string text) {
   for (char& each : text) {
     if (each == '|') each = '/';
@@ -116,13 +116,14 @@ std::string contender_text(const Json& figure, const std::string& name) {
   for (const Json& contender : figure.at("contenders")) {
     if (contender.at("name") != name) continue;
     const Json& median = contender.at("median");
-    if (!median.is_number()) return "-";  // what is no number is written as null
+    if (!median.is_number()) return "-";  // non-finite values are written as null
     return fmt::format("{:.4g} {}", median.get<double>(), figure.at("unit").get<std::string>());
   }
   return "-";
 }
 
-// "ratio of rates", "difference": else a difference of times, as the figures here are nothing else.
+// Returns whether the measure is a ratio ("ratio of rates"); the figures here have otherwise only
+// differences of times.
 bool is_ratio(const Json& measured) {
   return measured.at("measure").get<std::string>().starts_with("ratio");
 }
@@ -169,8 +170,8 @@ std::optional<double> rate_of(const Json& figure, const std::string& name) {
   return std::nullopt;
 }
 
-// What is the best that anybody could get, and how much that was; of a rate, how many times that
-// of a peer which is not the limit itself: no target beyond that can be met.
+// Returns the limit's name and value. For a rate, also its ratio to the peer, if the peer is not
+// the limit itself: no higher target can be met.
 std::string limit_text(const Json& figure) {
   if (!figure.contains("physical_limit")) return "-";
   const Json& limit = figure.at("physical_limit");
@@ -218,7 +219,7 @@ std::string figures_text(const GpuRun& run) {
   return text;
 }
 
-// What the figures were held against, or why it was not there.
+// Returns the PyTorch that the figures were compared with, or why there was none.
 std::string pytorch_text(const GpuRun& run) {
   const GpuStep* const step = find_step(run, kFigures);
   if (step == nullptr) return "";
@@ -227,8 +228,8 @@ std::string pytorch_text(const GpuRun& run) {
   return pytorch.empty() ? "" : fmt::format("- pytorch: {}\n", pytorch);
 }
 
-// A line a step: its levels, with what passed and, where something did not, of how many; and how
-// many cases there was time for, where that was not all.
+// One line per step: its levels, with the number of passed cases and, if some did not pass, the
+// total; and the number of cases run, if time ran out.
 std::string conformance_text(const GpuRun& run) {
   std::string text;
   for (const GpuStep& step : run.steps) {
@@ -300,7 +301,7 @@ std::string to_json(const GpuRun& run) {
     json["machine"] = step->result->value("machine", Json(nullptr));
     json["figures"] = figures_of(*step->result, run.emulated);
   }
-  // Programs' output may hold bytes that are no UTF-8.
+  // Output of programs may contain bytes that are not UTF-8.
   return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that one run on a GPU has to say (packaging/gpu.sh), in one JSON file and one table.
+// The complete result of one run on a GPU (packaging/gpu.sh), as one JSON file and one table.
 #ifndef KEEL_BENCH_GPU_REPORT_H_
 #define KEEL_BENCH_GPU_REPORT_H_
 
@@ -18,25 +18,25 @@ struct GpuStep {
   std::string outcome;  // "passed", "failed" or "skipped"
   uint32_t seconds = 0;
   std::string reason;  // why it failed or was skipped
-  // What its program wrote as JSON: null where there is nothing, or nothing whole. Of conformance
-  // the cases that neither passed nor are unsupported, of others all.
+  // The JSON that the step's program wrote; null if there is none or the JSON is incomplete. For
+  // conformance only the cases that neither passed nor are unsupported; for other steps everything.
   std::shared_ptr<const nlohmann::ordered_json> result;
 };
 
 struct GpuRun {
   std::string date;       // UTC, ISO 8601
-  bool emulated = false;  // vendors' libraries are Keel's own: nothing is said of a chip
-  bool quick = false;     // on sizes that measure nothing
-  std::vector<std::pair<std::string, std::string>> facts;  // of the machine: "driver_version"
+  bool emulated = false;  // with Keel's emulated vendor libraries: no result describes a chip
+  bool quick = false;     // on sizes too small for a measurement
+  std::vector<std::pair<std::string, std::string>> facts;  // about the machine: "driver_version"
   std::vector<GpuStep> steps;
 };
 
-// What the steps left in |folder|: facts.tsv, a name and a value a line; steps.tsv, name, outcome,
-// seconds and reason a line; NAME.json of the steps that write one. Throws where steps.tsv cannot
-// be read.
+// Reads what the steps wrote to |folder|: facts.tsv (name and value per line), steps.tsv (name,
+// outcome, seconds and reason per line) and NAME.json for steps with a JSON result. Throws if
+// steps.tsv cannot be read.
 GpuRun read_gpu_run(const std::filesystem::path& folder);
 
-// "format": 1. docs/results/README.md has the members.
+// "format": 1. docs/results/README.md describes the members.
 std::string to_json(const GpuRun& run);
 std::string to_markdown(const GpuRun& run);
 

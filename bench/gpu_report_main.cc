@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// keel_gpu_report: makes one report of what the steps of a run on a GPU left in a folder. Exit
-// codes: 0, 1 for a failure, 2 for a mistake in the command line.
+// keel_gpu_report: combines the results in a folder, written by the steps of a run on a GPU, into
+// one report. Exit codes: 0, 1 for a failure, 2 for a mistake in the command line.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A folder as packaging/gpu.sh leaves it.
+// A folder as written by packaging/gpu.sh.
 class GpuReportTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -64,7 +64,7 @@ constexpr char kFigures[] = R"({"machine": {"cores": 4, "cuda_pytorch": "PyTorch
    "physical_limit": {"contender": "cuBLASLt", "value": null}},
   {"name": "cuda_op/y", "skipped": "failed: no memory", "failed": true}]})";
 
-// A rate over no time is none, and JSON has null for it.
+// A rate without a time is not finite; JSON has null instead.
 TEST_F(GpuReportTest, AFigureThatIsNoNumber) {
   write("steps.tsv", "figures\tpassed\t30\t\n");
   write("figures.json", R"({"figures": [
@@ -95,7 +95,7 @@ TEST_F(GpuReportTest, TellsOfEachStepWhatItGave) {
   ASSERT_EQ(json.at("steps").size(), 3u);
   EXPECT_EQ(json.at("steps")[0].at("seconds"), 12);
   EXPECT_EQ(json.at("steps")[1].at("reason"), "no compute-sanitizer");
-  // Of the cases the one that failed; the figures stand apart, and once.
+  // Only the failed case is kept; the figures appear once, in their own member.
   const Json& results = json.at("steps")[0].at("result").at("results");
   ASSERT_EQ(results.size(), 1u);
   EXPECT_EQ(results[0].at("id"), "core/b");
@@ -112,7 +112,7 @@ TEST_F(GpuReportTest, TellsOfEachStepWhatItGave) {
                     "| cuda_op/add | 900 GB/s | copy: 1000 GB/s | 0.900x [0.890, 0.910] | "
                     "at least 0.85x | met | copy: 1000 GB/s |\n"))
       << text;
-  // What would be above the limit can be reached by nobody, and that can be seen.
+  // The row shows that a target above the limit cannot be met.
   EXPECT_TRUE(holds(text,
                     "| cuda_op/add/eager | 900 GB/s | PyTorch, eager: 800 GB/s | "
                     "1.125x [1.120, 1.130] | at least 1.5x | missed | "
@@ -122,7 +122,7 @@ TEST_F(GpuReportTest, TellsOfEachStepWhatItGave) {
                     "| cuda_calls/copy | 900 ns | driver: 910 ns | -10.5 ns [-20, 5] | "
                     "at most 100 ns more | met | driver: 910 ns |\n"))
       << text;
-  // What is not measured has a target all the same.
+  // A figure that was not measured still has a target.
   EXPECT_TRUE(holds(text,
                     "| cuda_matmul/x | not measured: no / such library |  |  | at least 0.98x | "
                     "not measured | cuBLASLt |\n"))
@@ -132,7 +132,7 @@ TEST_F(GpuReportTest, TellsOfEachStepWhatItGave) {
   EXPECT_FALSE(holds(text, "mulated")) << text;
 }
 
-// Of a step that ran out of time, or was killed, what it had until then.
+// A step that timed out or was killed reports the cases it finished.
 TEST_F(GpuReportTest, TellsHowManyCasesThereWasTimeFor) {
   write("steps.tsv", "conform-cuda\tfailed\t95\tout of time\nsanitizer\tfailed\t110\tkilled\n");
   std::string conformance = kConformance;
@@ -166,7 +166,7 @@ TEST_F(GpuReportTest, SaysEmulatedIfOneReportDoes) {
   EXPECT_TRUE(holds(to_markdown(run), "**Emulated**"));
 }
 
-// Whoever took them: what an emulated chip needs is no chip's time.
+// Times of an emulated chip describe no real chip and are removed, whatever program wrote them.
 TEST_F(GpuReportTest, HasNoTimesOfAnEmulatedChip) {
   write("steps.tsv", "figures\tpassed\t30\t\n");
   write("figures.json", kFigures);

@@ -20,10 +20,10 @@ double time_runs(const Contender& contender, uint64_t repetitions) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The number of runs that fill a round. Doubling also warms up: the last trial alone
-// takes half a round.
+// Returns the number of runs that fill a round. Doubling also warms up: the last trial alone takes
+// half a round.
 uint64_t fill_round(const Contender& contender, double round_seconds) {
-  constexpr uint64_t kMost = uint64_t{1} << 24;  // by a clock that stands still
+  constexpr uint64_t kMost = uint64_t{1} << 24;  // if the clock stands still
   time_runs(contender, /*repetitions=*/1);       // compiles kernels, creates pools
   uint64_t repetitions = 1;
   while (true) {

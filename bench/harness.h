@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times contenders side by side: A B C A B C ..., so that a machine that is slower for a
-// while is slower for all of them. What is compared are the pairs of one round.
+// Times contenders in turn, A B C A B C ..., so that a slow phase of the machine affects all of
+// them. Comparisons use the pairs of one round.
 #ifndef KEEL_BENCH_HARNESS_H_
 #define KEEL_BENCH_HARNESS_H_
 
@@ -15,44 +15,44 @@ namespace keel::bench {
 
 struct Contender {
   std::string name;
-  double work;                // of one run: floating-point operations, or bytes; 1 where
-                              // only its time matters
+  double work;                // of one run: floating-point operations or bytes; 1 if
+                              // only time matters
   std::function<void()> run;  // returns when the work is done
-  // In place of |run| where another clock than the host's around it counts, such as a device's:
-  // does so many runs, and gives the seconds that all of them took.
+  // Replaces |run| where the time is measured by another clock than the host's, for example a
+  // device's: does |repetitions| runs and returns their total seconds.
   std::function<double(uint64_t repetitions)> time = nullptr;
 };
 
 struct Timings {
   std::string name;
   double work;
-  uint64_t repetitions;         // runs timed together in each round
-  std::vector<double> seconds;  // of one run; one value a round
+  uint64_t repetitions;         // runs timed together per round
+  std::vector<double> seconds;  // per run; one value per round
 };
 
 struct RaceOptions {
   uint32_t rounds = 21;
-  // Runs of a contender are repeated until a round takes this long: the clock and one
-  // preemption (1 to 4 ms) then weigh little.
+  // Runs of a contender repeat until a round takes this long, so that the clock's resolution and
+  // one preemption (1 to 4 ms) weigh little.
   std::chrono::nanoseconds round_time = std::chrono::milliseconds(20);
-  // Between contenders: OpenMP's threads spin for a millisecond or two after their last
-  // parallel region, on the cores of whoever comes next.
+  // Pause between contenders: OpenMP's threads spin for a millisecond or two after their last
+  // parallel region, on cores that the next contender needs.
   std::chrono::nanoseconds pause = std::chrono::milliseconds(5);
-  // After this long no round begins but the first five: of runs that take a second each, fewer
-  // have to do.
+  // After this time no new round starts, except the first five: runs of a second each must do with
+  // fewer rounds.
   std::chrono::nanoseconds enough = std::chrono::nanoseconds::max();
 };
 
-// Warms up, then times. Each round starts with the next contender in turn, so that none
-// always runs behind the same one. What a contender throws comes through.
+// Warms up, then times. Each round starts with the next contender in turn, so that no contender
+// always runs after the same one. Exceptions of contenders propagate.
 std::vector<Timings> race(std::span<const Contender> contenders, const RaceOptions& options = {});
 
 // |values| is not empty.
 double median(std::vector<double> values);
 double fastest(const Timings& timings);
-// One contender's on several comparisons, taken together: geometric means of the work and, round by
-// round, of the seconds, so that ratios of two of these are the geometric means of the ratios.
-// Rounds that not all have are left out. |parts| is not empty.
+// Combines one contender's timings from several comparisons: geometric means of the work and, round
+// by round, of the seconds, so that the ratio of two results is the geometric mean of the ratios.
+// Rounds that are missing in any part are dropped. |parts| is not empty.
 Timings geometric_mean(std::string name, std::span<const Timings* const> parts);
 
 // A median with the interval that holds it with 95% confidence.
@@ -61,14 +61,14 @@ struct Estimate {
   double low;
   double high;
 };
-// By the percentile bootstrap, 4000 resamples; equal for equal |values|.
+// Percentile bootstrap with 4000 resamples; deterministic for equal |values|.
 Estimate estimate_median(std::span<const double> values);
 
-// How many times as long |subject| takes as |peer|: of one run, round by round.
+// Returns subject's time divided by peer's time, per run, over the rounds.
 Estimate time_ratio(const Timings& subject, const Timings& peer);
-// How many seconds longer |subject| takes.
+// Returns subject's time minus peer's time, in seconds.
 Estimate time_difference(const Timings& subject, const Timings& peer);
-// How many times as much work a second.
+// Returns subject's work per second divided by peer's.
 Estimate rate_ratio(const Timings& subject, const Timings& peer);
 
 }  // namespace keel::bench

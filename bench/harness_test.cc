@@ -20,14 +20,14 @@ TEST(Race, TimesEachContenderOnceARound) {
   EXPECT_EQ(timings[0].work, 8);
   EXPECT_EQ(timings[0].seconds.size(), kShort.rounds);
   EXPECT_EQ(timings[1].seconds.size(), kShort.rounds);
-  // An empty run is repeated to fill its round; on top of the rounds comes warming up.
+  // An empty run is repeated to fill its round; warming up adds runs to those of the rounds.
   EXPECT_GT(timings[0].repetitions, 1u);
   EXPECT_GT(runs, timings[0].repetitions * kShort.rounds);
 }
 
 TEST(Race, StartsEachRoundWithTheNextContender) {
   std::string order;
-  // Longer than a round by themselves, so that each is run once a round.
+  // A run is longer than a round, so each round has one run.
   const auto spin = [&](char letter) {
     order += letter;
     const auto start = std::chrono::steady_clock::now();
@@ -43,14 +43,14 @@ TEST(Race, StartsEachRoundWithTheNextContender) {
 
 TEST(Race, AsksTheClockOfAContenderThatHasOne) {
   uint64_t runs = 0;
-  // A clock by which each run takes 20 us, whatever the host's says.
+  // A custom clock by which each run takes 20 us, whatever the host's clock says.
   const std::vector<Contender> contenders = {
       {"timed", 1, /*run=*/nullptr, [&](uint64_t repetitions) {
          runs += repetitions;
          return static_cast<double>(repetitions) * 20e-6;
        }}};
   const std::vector<Timings> timings = race(contenders, kShort);
-  EXPECT_EQ(timings[0].repetitions, 3u);  // the first number of runs that lasts 50 us
+  EXPECT_EQ(timings[0].repetitions, 3u);  // the smallest count that takes 50 us
   ASSERT_EQ(timings[0].seconds.size(), kShort.rounds);
   for (double seconds : timings[0].seconds) EXPECT_DOUBLE_EQ(seconds, 20e-6);
   EXPECT_EQ(runs, 1 + 1 + 2 + kShort.rounds * 3u);
@@ -110,8 +110,8 @@ TEST(GeometricMean, OfTheRatiosOfTwoComparisons) {
 }
 
 TEST(Ratio, PairsTheRounds) {
-  // Round by round twice as long, on a machine that got slower: the medians alone say so
-  // too, but the pairs say it exactly.
+  // Twice as long in every round, on a machine that gets slower: the medians show this too, but the
+  // pairs show it exactly.
   const Timings peer = {"peer", /*work=*/2, 1, {1, 2, 4}};
   const Timings subject = {"subject", /*work=*/8, 1, {2, 4, 8}};
   const Estimate time = time_ratio(subject, peer);

@@ -49,7 +49,7 @@ int milliseconds_until(Clock::time_point end) {
   return static_cast<int>(std::max<int64_t>(left, 0));
 }
 
-// Reads both until their writers are gone. False at the deadline.
+// Reads both pipes until their writers have closed them. Returns false at the deadline.
 bool read_all(Pipe& output, Pipe& errors, Launch& launch, Clock::time_point end) {
   std::pair<Descriptor*, std::string*> sources[] = {{&output.read, &launch.output},
                                                     {&errors.read, &launch.errors}};
@@ -67,7 +67,7 @@ bool read_all(Pipe& output, Pipe& errors, Launch& launch, Clock::time_point end)
   return true;
 }
 
-// Whether |child| ended in time; |*status| then.
+// Returns whether |child| ended in time; if so sets |*status|.
 bool wait_for(pid_t child, int* status, Clock::time_point end) {
   while (true) {
     if (waitpid(child, status, WNOHANG) == child) return true;
@@ -89,7 +89,7 @@ Launch launch(const std::vector<std::string>& command, std::chrono::milliseconds
   if (child < 0) throw std::system_error(errno, std::generic_category(), "fork");
   if (child == 0) {
     setpgid(0, 0);
-    // Launchers hand on what they read, and would stop for want of a terminal.
+    // Launchers forward their input, and would be stopped when reading from a terminal.
     const int nothing = open("/dev/null", O_RDONLY);
     dup2(nothing, 0);
     dup2(output.write.number(), 1);
@@ -97,7 +97,7 @@ Launch launch(const std::vector<std::string>& command, std::chrono::milliseconds
     execvp(arguments[0], arguments.data());
     _exit(127);
   }
-  setpgid(child, child);  // by whichever of the two comes first
+  setpgid(child, child);  // parent and child both call it: no race
   output.write.close();
   errors.write.close();
 

@@ -22,7 +22,7 @@ std::string cpu_model() {
     const size_t colon = line.find(": ");
     if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
   }
-  return "unknown CPU";  // ARM kernels do not say
+  return "unknown CPU";  // ARM kernels do not report a name
 }
 
 uint32_t usable_cores() {

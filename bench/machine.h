@@ -10,24 +10,25 @@ namespace keel::bench {
 
 struct Machine {
   std::string cpu;
-  uint32_t cores = 0;      // that this process may run on
-  double load_before = 0;  // average of the last minute
+  uint32_t cores = 0;      // usable by this process
+  double load_before = 0;  // load average of the last minute
   double load_after = 0;
   std::string date;  // UTC, ISO 8601
   std::string compiler;
   std::string keel;
-  std::string onednn;         // "oneDNN 2.6.3", or why there is none
-  std::string vulkan_device;  // or why there is none
+  std::string onednn;         // "oneDNN 2.6.3", or why absent
+  std::string vulkan_device;  // or why absent
   std::string vulkan_driver;  // "llvmpipe Mesa 22.3.6 (LLVM 15.0.6)"
   std::string cuda_device;    // as for Vulkan
   std::string cuda_driver;    // "CUDA 13.0, /usr/lib/x86_64-linux-gnu/libcuda.so.1"
-  std::string cuda_pytorch;   // as for Vulkan; empty where no figure asked for it
+  std::string cuda_pytorch;   // as for Vulkan; empty if no figure needed PyTorch
 };
 
-// All but what follows the measurement and the device: load_after, vulkan_*, cuda_*.
+// Fills all members except load_after, vulkan_* and cuda_*, which are only known after the
+// measurement or from the device.
 Machine examine_machine();
 double load_average();
-// Of the largest cache that a core has; a guess where the system does not say.
+// Returns the size of the third-level cache; a guess (32 MiB) where the system does not report it.
 uint64_t cache_bytes();
 
 }  // namespace keel::bench

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// keel_bench: takes the figures of docs/results/README.md on this machine. A missed target
-// is reported, not a failure. Exit codes: 0, 1 for a failure, 2 for a mistake in the
-// command line.
+// keel_bench: measures the figures of docs/results/README.md on this machine. A missed target is
+// reported but is no failure. Exit codes: 0, 1 for a failure, 2 for a mistake in the command line.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -60,7 +59,7 @@ constexpr Entry kFigures[] = {
     {"ops_memory", ops_memory},
     {"ops_attention", ops_attention},
     {"ops_call", ops_call},
-    // Those that are soon taken first, where a GPU is there for a while only.
+    // Fast figures first, since a GPU may be available only for a while.
     {"cuda_calls", cuda_calls},
     {"cuda_bridge_all_reduce", cuda_bridge},
     {"cuda_vulkan_matmul", cuda_vulkan_matmul},
@@ -77,7 +76,7 @@ std::optional<keel::Device> find_device(const char* backend, std::string* out_wh
   }
 }
 
-// The first GPU, or what the backend says of why there is none.
+// Returns the first GPU; else the backend's reason in |*out_why|.
 std::optional<keel::Device> find_cuda(std::string* out_why) {
   for (const keel_backend_info& backend : keel::backends()) {
     if (std::string(backend.name) != "cuda") continue;
@@ -102,13 +101,13 @@ void examine_devices(Setup* out_setup) {
     try {
       setup.raw_cuda = RawCuda::open(setup.cuda->info().uuid, &setup.no_raw_cuda);
     } catch (const std::exception& error) {
-      setup.no_raw_cuda = error.what();  // the others' figures are taken all the same
+      setup.no_raw_cuda = error.what();  // other figures are still measured
     }
   }
   setup.cuda_torch = std::make_unique<CudaTorch>(setup.emulated_cuda);
 }
 
-// Who they are, or why there are none.
+// Fills in the devices' names, or why they are absent.
 void describe_devices(const Setup& setup, Machine* machine) {
   machine->vulkan_device = "no Vulkan device";
   machine->vulkan_driver = setup.no_vulkan;
@@ -126,8 +125,8 @@ void describe_devices(const Setup& setup, Machine* machine) {
   }
 }
 
-// Figures as they are taken, in the files that were asked for: whenever the run is ended, each that
-// is wanted has its line.
+// Writes figures to the requested files as they are measured, so that an interrupted run has a line
+// for every requested figure.
 class Report {
  public:
   Report(std::string json_path, std::string markdown_path, bool quick, Machine* machine)
@@ -136,7 +135,7 @@ class Report {
         quick_(quick),
         machine_(*machine) {}
 
-  // That figure is still to come.
+  // Adds a figure that is not measured yet.
   void expect(Figure figure) { expected_.push_back(std::move(figure)); }
   void take(Figure figure) {
     figure.quick = quick_;
@@ -149,7 +148,7 @@ class Report {
   void forget(const std::string& name) {
     std::erase_if(expected_, [&](const Figure& figure) { return figure.name == name; });
   }
-  // What is no file is written to once, in the end.
+  // Outputs that are not regular files are only written once, at the end.
   void write_so_far() const { write_where(&keel::tensorfile::is_replaceable); }
   void write() const {
     write_where([](const std::filesystem::path&) { return true; });
@@ -178,7 +177,8 @@ class Report {
   bool any_failed_ = false;
 };
 
-// Those of CUDA, of which one function takes many, by their own names.
+// Adds all chosen figures as expected. CUDA functions measure several figures and list them by
+// name.
 void expect_all(const std::vector<Entry>& chosen, Setup& setup, Report* report) {
   setup.only_names = true;
   setup.publish = [&](Figure figure) { report->expect(std::move(figure)); };
@@ -222,7 +222,7 @@ int run(int argc, char** argv) {
   uint64_t count = 1;
   app.add_option("--repeat", repeated,
                  "Takes no figure, but does one thing in a process of its own")
-      ->group("");  // for keel_bench itself
+      ->group("");  // used by keel_bench itself
   app.add_option("--count", count)->group("");
   app.footer("Figures:" + names);
   try {
@@ -257,13 +257,13 @@ int run(int argc, char** argv) {
                   /*pause=*/std::chrono::nanoseconds(0)};
   }
   if (!machine_alone) {
-    // Before the devices are opened, which may take its time too.
+    // Before opening devices, which may take long too.
     expect_all(chosen, setup, &report);
     report.write_so_far();
   }
 
   keel::Runtime runtime;
-  // A figure of the CPU's kernel on staged copies would be none of the device.
+  // With the fallback, a figure would measure the CPU's kernel on staged copies.
   keel::check(keel_op_forbid_fallback(1));
   examine_devices(&setup);
   describe_devices(setup, &machine);
@@ -276,7 +276,7 @@ int run(int argc, char** argv) {
   if (within != 0) {
     setup.end = std::chrono::steady_clock::now() + std::chrono::seconds(within);
   }
-  // After each, so that who runs out of time has the figures of before.
+  // Writes after each figure, so that an interrupted run keeps earlier figures.
   setup.publish = [&](Figure figure) {
     machine.cuda_pytorch = setup.cuda_torch->status();
     report.take(std::move(figure));

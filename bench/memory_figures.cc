@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocations that the cache serves, through keel.h, against the C library's malloc; and what the
-// allocator holds for those of programs.
+// Allocations served from the cache, through keel.h, against the C library's malloc; and the memory
+// that the allocator reserves for recorded programs.
 #include <cstdlib>
 #include <string>
 #include <unordered_map>
@@ -14,10 +14,10 @@ namespace keel::bench {
 
 namespace {
 
-constexpr uint64_t kBytes = 64 << 10;  // malloc serves it from its own cache, too
+constexpr uint64_t kBytes = 64 << 10;  // malloc also serves this size from its cache
 constexpr uint64_t kLargeBytes = 4 << 20;
 
-// Reads |pointer| in a way that the compiler cannot leave out.
+// Makes the compiler treat |pointer| as used.
 void touch(void* pointer) {
   asm volatile("" : : "g"(pointer) : "memory");
 }
@@ -25,7 +25,7 @@ void touch(void* pointer) {
 using testing::Trace;
 using testing::TraceStep;
 
-// A device of the backend `fake` whose addresses have no memory behind them.
+// Loads a device of the backend `fake` whose addresses have no memory behind them.
 Device load_unbacked() {
   const char* const keys[] = {"devices", "unbacked", "no_alias"};
   const char* const values[] = {"1", "1", "1"};
@@ -38,7 +38,7 @@ Device load_unbacked() {
   return Device::find(backends().at(index).name);
 }
 
-// What a device holds for |trace| that has always done all its work before the next call.
+// Measures a device's reserved memory for |trace|, with all work done before the next call.
 Figure held_for(const std::string& name, const Trace& trace, std::optional<Target> target) {
   constexpr char kReserved[] = "reserved";
   constexpr char kAllocated[] = "allocated";
@@ -81,7 +81,7 @@ std::vector<Figure> core_alloc_traces(Setup&) {
   return {held_for("training_step", testing::gpt2_training(3), tight),
           held_for("variable_lengths", testing::variable_lengths(40), tight),
           held_for("two_streams", testing::two_streams(3), tight),
-          // Programs that hold little: the last segment of each size class counts.
+          // Programs with little memory: the last segment of each size class dominates.
           held_for("recorded_training", testing::recorded_training(), std::nullopt),
           held_for("recorded_conformance", testing::recorded_conformance(), std::nullopt)};
 }
@@ -98,7 +98,7 @@ std::vector<Figure> core_alloc(Setup& setup) {
     check(keel_alloc(device, KEEL_MEMORY_DEVICE, 512 * (1 + i % 300), &others[i]));
   }
   for (size_t i = 0; i < others.size(); i += 2) check(keel_free(device, others[i]));
-  // Of the large ones, too, none of the size asked for: the best fit is cut and joined.
+  // Large blocks too have other sizes: the best fit is split and merged.
   constexpr uint64_t kOdd = 256 << 10;
   std::vector<void*> large(100);
   for (size_t i = 0; i < large.size(); ++i) {

@@ -101,7 +101,7 @@ std::unique_ptr<OpCall> swiglu_backward(OpTensors& tensors, keel_dtype dtype, Ex
   return call(KEEL_OP_SWIGLU_BACKWARD, {x(), tensors.uniform(dtype, {e.rows, e.columns})}, {x()});
 }
 
-// In place, as training does it.
+// In place, as in training.
 std::unique_ptr<OpCall> adamw(OpTensors& tensors, keel_dtype dtype, Extents e) {
   const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
   const keel_tensor parameter = x();
@@ -116,7 +116,7 @@ std::unique_ptr<OpCall> cast(OpTensors& tensors, keel_dtype dtype, Extents e) {
               {tensors.uniform(other_of(dtype), {e.rows, e.columns})});
 }
 
-// As many rows as the table has, each once.
+// One index per table row, each row once.
 std::unique_ptr<OpCall> embedding(OpTensors& tensors, keel_dtype dtype, Extents e) {
   const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
   return call(KEEL_OP_EMBEDDING, {x(), tensors.permutation(e.rows)}, {x()}, {/*first=*/0});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that do little but read and write memory: what their calls are made of, on any device,
-// and how many bytes they have to move.
+// Operators bound by memory bandwidth: how to make their calls on any device, and how many bytes
+// each must move.
 #ifndef KEEL_BENCH_MEMORY_OPERATORS_H_
 #define KEEL_BENCH_MEMORY_OPERATORS_H_
 
@@ -14,29 +14,29 @@
 
 namespace keel::bench {
 
-// The extents that an operator's tensors are made of.
+// The extents of an operator's tensors.
 struct Extents {
   int64_t rows;
   int64_t columns;
 
-  std::string text() const;  // "16384x1024", as PyTorch's process takes them
+  std::string text() const;  // "16384x1024", PyTorch's format
 };
 
 struct MemoryOperator {
-  const char* name;  // PyTorch's process has it too
-  int64_t columns;   // of a row
-  // Tensors of the extents that have to be read or written, besides what is small beside them: of
-  // the operator's dtype, and of the other one of float32 and bfloat16.
+  const char* name;  // PyTorch's process has the same
+  int64_t columns;   // per row
+  // Number of tensors of these extents that must be read or written, in the operator's dtype and in
+  // the other one of float32 and bfloat16; small tensors are not counted.
   double streams;
   double streams_of_other;
   std::unique_ptr<OpCall> (*make)(OpTensors& tensors, keel_dtype dtype, Extents extents);
 
-  // A tensor has about so many bytes.
+  // Returns extents for tensors of about |tensor_bytes|.
   Extents extents(keel_dtype dtype, int64_t tensor_bytes) const;
   double bytes(keel_dtype dtype, Extents extents) const;
 };
 
-// "layer_norm", "layer_norm_backward", ...; throws where there is none.
+// |name| is "layer_norm", "layer_norm_backward", ...; throws for an unknown name.
 const MemoryOperator& memory_operator(std::string_view name);
 
 // "float32" or "bfloat16".

@@ -54,7 +54,7 @@ OnednnProduct::OnednnProduct(const Product& product, bool bfloat16, uint32_t thr
   using dnnl::memory;
   Compiled& made = *compiled_;
   made.threads = static_cast<int>(threads);
-  omp_set_num_threads(made.threads);  // the kernel is cut for as many
+  omp_set_num_threads(made.threads);  // the kernel is compiled for this number
   const auto type = bfloat16 ? memory::data_type::bf16 : memory::data_type::f32;
   const auto describe = [&](int64_t rows, int64_t columns) {
     return memory::desc({rows, columns}, type, memory::dims{columns, 1});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// oneDNN called directly: what the CPU backend's matrix product is held against.
+// oneDNN called directly: the reference for the CPU backend's matrix product.
 #ifndef KEEL_BENCH_ONEDNN_PEER_H_
 #define KEEL_BENCH_ONEDNN_PEER_H_
 
@@ -12,29 +12,30 @@
 namespace keel::bench {
 
 struct OnednnPeer {
-  // False where the build has none; the rest then throws.
+  // Returns false if the build has no oneDNN; then the other functions throw.
   static bool is_here();
-  // "oneDNN 2.6.3", or why there is none.
+  // "oneDNN 2.6.3", or why absent.
   static std::string describe();
-  // Whether it has bfloat16 products on this processor.
+  // Returns whether oneDNN has bfloat16 products on this CPU.
   static bool has_bf16();
-  // c = a b in float32 by dnnl_sgemm, on |threads| threads.
+  // Computes c = a b in float32 with dnnl_sgemm on |threads| threads.
   static void multiply(const Product& product, const float* a, const float* b, float* c,
                        uint32_t threads);
 };
 
-// The library's other way: a primitive, compiled for its shape beforehand, of matrices that stay
-// as the caller stores them. All three are bfloat16, or float32.
+// oneDNN's other interface: a primitive, compiled for one shape in advance, on matrices in the
+// caller's layout. All three matrices are bfloat16, or all are float32.
 class OnednnProduct {
  public:
-  // |packed|: a b to put in the order that the library likes best, which all runs multiply by.
+  // |packed|: a matrix b, reordered once into the layout that the library prefers and used by all
+  // runs.
   OnednnProduct(const Product& product, bool bfloat16, uint32_t threads,
                 const void* packed = nullptr);
   ~OnednnProduct();
   OnednnProduct(const OnednnProduct&) = delete;
   OnednnProduct& operator=(const OnednnProduct&) = delete;
 
-  // b is not read where one was packed.
+  // |b| is not read if the constructor packed one.
   void run(const void* a, const void* b, void* c);
 
  private:

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention with its gradient on the CPU device, against the rate at which oneDNN multiplies
-// matrices.
+// Attention with its gradient on the CPU device, against oneDNN's rate for matrix products.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -23,11 +22,11 @@ constexpr char kMultiplyAdds[] = "multiply-adds in registers";
 struct Shape {
   int64_t tokens;
   int64_t heads;
-  int64_t width;  // of a head
+  int64_t width;  // of one head
   bool causal;
 
-  // Two products forward. Backward five, of which one is the scores' once more, since nobody keeps
-  // tokens x tokens of them. Of a causal one only the pairs that see each other.
+  // Two products forward, five backward: one of these recomputes the scores, because tokens x
+  // tokens of them are not stored. With a causal mask only the visible pairs count.
   double operations() const {
     const double pairs = causal ? static_cast<double>(tokens * (tokens + 1) / 2)
                                 : static_cast<double>(tokens * tokens);
@@ -70,7 +69,7 @@ class Attention {
   const Stream stream_;
 };
 
-// A product that oneDNN is good at, of square matrices.
+// A product of square matrices, at which oneDNN is efficient.
 class SquareProduct {
  public:
   SquareProduct(int64_t size, uint32_t cores)
@@ -97,7 +96,7 @@ Figure attention_of(const Shape& shape, CpuRoof& roof, const Setup& setup) {
   const uint32_t cores = setup.cpu->info().compute_units;
   const int64_t size = setup.quick ? 128 : 1024;
   Attention attention(*setup.cpu, shape);
-  attention.run();  // before oneDNN: the backend says which instructions it may use
+  attention.run();  // Before oneDNN: the backend decides which instructions oneDNN may use.
   SquareProduct product(size, cores);
   const std::string peer = fmt::format("{} sgemm", OnednnPeer::describe());
   const Contender contenders[] = {
@@ -131,7 +130,7 @@ std::vector<Figure> ops_attention(Setup& setup) {
   if (!setup.cpu) return {Figure::skip("ops_attention", setup.no_cpu)};
   if (!OnednnPeer::is_here()) return {Figure::skip("ops_attention", OnednnPeer::describe())};
   CpuRoof roof(setup.cpu->info().compute_units);
-  // As many tokens of all heads together, so that what is read and written is alike.
+  // All heads together have the same number of tokens, so that the memory traffic is alike.
   const int64_t head_tokens = setup.quick ? 128 : 8192;
   std::vector<Figure> figures;
   for (const bool causal : {false, true}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host spends on a small operator through keel.h, over the plugin's own function.
+// Host time of a small operator through keel.h, compared with the plugin's own function.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -24,13 +24,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kElements = 8;
-// Enqueued one after the other, behind an operation that keeps the stream busy for longer, so that
-// neither waking its thread nor what that does is timed.
+// Calls are enqueued behind a longer operation that keeps the stream busy, so that neither waking
+// the stream's thread nor its work is timed.
 constexpr uint64_t kBatch = 256;
 constexpr int64_t kBusyElements = 1 << 20;
 
-// A plugin with a device, a stream and memory of its own. It is loaded from a copy, since the one
-// that Keel uses has Keel for its host.
+// A plugin with its own device, stream and memory. Loaded from a copy of the file, because the
+// instance that Keel uses has Keel as its host.
 class DirectPlugin {
  public:
   explicit DirectPlugin(const std::string& path) : plugin_(load(path)) {
@@ -82,7 +82,7 @@ class DirectPlugin {
       }
     }
     close(source);
-    // The descriptor stays open, as the library stays loaded.
+    // The descriptor stays open as long as the library is loaded.
     void* const library =
         dlopen(fmt::format("/proc/self/fd/{}", copy).c_str(), RTLD_NOW | RTLD_LOCAL);
     void* const symbol = library == nullptr ? nullptr : dlsym(library, KEEL_PLUGIN_QUERY_SYMBOL);
@@ -103,7 +103,8 @@ class DirectPlugin {
   std::vector<void*> memory_;
 };
 
-// A small add, and what keeps a stream busy: the sum of a row, which one thread takes.
+// A small add, and an operation that keeps a stream busy: the sum of a row, which one thread
+// computes.
 struct Work {
   template <typename Allocate>
   explicit Work(Allocate alloc)
@@ -117,7 +118,7 @@ struct Work {
   const OpCall add{KEEL_OP_ADD, {vector, vector}, {result}};
 };
 
-// The seconds that |count| calls of |add| took, in batches behind |busy|.
+// Returns the seconds of |count| calls of |add|, in batches enqueued behind |busy|.
 template <typename Run, typename Wait>
 double time_adds(uint64_t count, const Work& work, const Run& run, const Wait& wait) {
   Clock::duration spent{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products of the CPU device in many shapes, against the better of oneDNN and OpenBLAS.
+// Matrix products on the CPU device in many shapes, against the faster of oneDNN and OpenBLAS.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,13 +34,13 @@ constexpr Product kShapes[] = {
     // A layer of width 768 on 512 tokens, up and down.
     {512, 3072, 768},
     {512, 768, 3072},
-    // Long in one direction or in two.
+    // Long in one or two dimensions.
     {4096, 64, 64},
     {4096, 64, 1024},
     {64, 4096, 1024},
     {64, 64, 4096},
     {4096, 4096, 64},
-    // So few rows or columns that the other matrix is read for next to nothing.
+    // So few rows or columns that reading the other matrix dominates.
     {1, 4096, 4096},
     {4096, 1, 4096},
     {8, 4096, 4096},
@@ -52,14 +52,14 @@ struct Peers {
   uint32_t cores;
   CpuRoof roof;
   CopyPass copy;
-  std::unique_ptr<OpenblasPeer> openblas;  // null: there is none
+  std::unique_ptr<OpenblasPeer> openblas;  // null: absent
 };
 
 const char* name_of(keel_dtype dtype) {
   return dtype == KEEL_FLOAT32 ? "float32" : "bfloat16";
 }
 
-// Whether b is packed beforehand, which costs nothing here.
+// Whether b is packed beforehand, outside the timed work.
 enum class Weights { kPlain, kPacked };
 
 const char* group_of(Weights weights) {
@@ -71,12 +71,12 @@ std::string figure_of(const Product& product, keel_dtype dtype, Weights weights)
                      product.k);
 }
 
-// One set of matrices, where the peers find them: Keel's own memory, so that pages are alike.
+// One set of matrices, for the peers: in Keel's memory, so that pages are alike.
 struct Matrices {
   void* a;
   void* b;
   void* c;
-  std::unique_ptr<OnednnProduct> packed;  // the library's own, of this b
+  std::unique_ptr<OnednnProduct> packed;  // b in the library's own layout
 };
 
 double as_double(const void* values, keel_dtype dtype, size_t i) {
@@ -85,7 +85,7 @@ double as_double(const void* values, keel_dtype dtype, size_t i) {
              : static_cast<double>(to_float(static_cast<const bfloat16_t*>(values)[i]));
 }
 
-// The products of one shape and dtype, by all that have one.
+// The products of one shape and dtype, by all libraries that support them.
 class Products {
  public:
   Products(const Product& product, keel_dtype dtype, Weights weights, Peers& peers,
@@ -103,8 +103,8 @@ class Products {
                            host_address(device_, call.output(0)), nullptr});
     }
     if (peers.openblas && dtype == KEEL_BFLOAT16) wide_c_.resize(c_elements());
-    // Twenty milliseconds, by what a core may do, to a wait: what it costs, some 50 us where
-    // threads are woken that a virtual machine had put to sleep, is told by others.
+    // Twenty milliseconds of work per wait, by a core's peak rates: other figures measure the wait,
+    // about 50 us if a virtual machine had put the threads to sleep.
     constexpr double kOperations = 250e9;
     constexpr double kBytes = 5e9;
     const double seconds =
@@ -153,8 +153,8 @@ class Products {
   }
 
  private:
-  // Few rows or columns: the matrix that is read once for them lies in memory, as the weights of a
-  // model do, and not in a cache.
+  // With few rows or columns, the matrix that is read once must be in memory, like a model's
+  // weights, and not in a cache.
   size_t sets_for(const Setup& setup) const {
     if (std::min(product_.m, product_.n) > 16 || setup.quick) return 1;
     return static_cast<size_t>(std::ceil(4 * static_cast<double>(cache_bytes()) / bytes_));
@@ -187,7 +187,7 @@ class Products {
             }};
   }
 
-  // Keel's first: its backend says which instructions oneDNN may use, for all of the process.
+  // Keel first: its backend decides which instructions oneDNN may use in this process.
   std::vector<Contender> products() {
     std::vector<Contender> contenders;
     contenders.push_back({kKeel, product_.operations() * static_cast<double>(per_wait_),
@@ -225,8 +225,8 @@ class Products {
     return contenders;
   }
 
-  // What the library makes of weights in its own order: told, and no peer, since it is called with
-  // what its other way has to put in order each time.
+  // oneDNN with weights in its own layout. Reported but not a peer: the plain call must reorder the
+  // weights each time.
   void add_packed(std::vector<Contender>& contenders) {
     const bool is_bfloat16 = dtype_ == KEEL_BFLOAT16;
     if (is_bfloat16 ? !OnednnPeer::has_bf16() : !OnednnPeer::is_here()) return;
@@ -238,18 +238,18 @@ class Products {
         [](const Matrices& matrices) { matrices.packed->run(matrices.a, nullptr, matrices.c); }));
   }
 
-  // The name of one whose product is not Keel's; empty: all are.
+  // Returns the name of a contender whose product differs from Keel's; empty if all agree.
   std::string find_wrong(const std::vector<Contender>& contenders) {
     const double allowed = dtype_ == KEEL_FLOAT32 ? 1e-5 : 1e-2;
     std::vector<double> wanted;
     for (const Contender& contender : contenders) {
       std::memset(matrices_.front().c, 0, c_elements() * (dtype_ == KEEL_FLOAT32 ? 4 : 2));
-      // Who has come to which set is nobody's to know: all of them are written.
+      // The position in the rotation of sets is unknown, so all sets are written.
       const uint64_t runs = (matrices_.size() + per_wait_ - 1) / per_wait_;
       for (uint64_t i = 0; i < runs; ++i) contender.run();
       const bool is_apart =
           dtype_ == KEEL_BFLOAT16 && peers_.openblas && contender.name == peers_.openblas->name();
-      if (is_apart) continue;  // of whichever set came last
+      if (is_apart) continue;  // its result may be of another set
       double difference = 0;
       double energy = 0;
       for (size_t i = 0; i < c_elements(); ++i) {
@@ -263,7 +263,7 @@ class Products {
     return {};
   }
 
-  // What holds a product up at least: its operations or, where the caches hold not all of it, its
+  // Adds the lower bounds of a product's time: its operations or, if the caches are too small, its
   // bytes.
   void add_limits(std::vector<Contender>& contenders) {
     contenders.push_back({kMultiplyAdds, peers_.roof.operations(), [this] { peers_.roof.run(); }});
@@ -280,15 +280,15 @@ class Products {
   Peers& peers_;
   const Device device_;
   const double bytes_;          // of the three matrices
-  std::vector<keel_tensor> b_;  // of each set, as the caller has it
+  std::vector<keel_tensor> b_;  // of each set, in the caller's layout
   OpRotation keel_;
   std::vector<Matrices> matrices_;
   size_t next_ = 0;
   uint64_t per_wait_ = 1;
-  std::vector<float> wide_c_;  // where OpenBLAS puts products of bfloat16 matrices
+  std::vector<float> wide_c_;  // OpenBLAS's products of bfloat16 matrices
 };
 
-// All shapes of one dtype together.
+// Combines all shapes of one dtype.
 Figure mean_of(keel_dtype dtype, std::span<const Figure> figures) {
   constexpr char kPeer[] = "the best peer of each";
   constexpr char kLimit[] = "the limit of each";
@@ -312,7 +312,7 @@ Figure mean_of(keel_dtype dtype, std::span<const Figure> figures) {
   return mean;
 }
 
-// The shape that as many come before as behind, by how many times its best peer's rate it has.
+// Returns the shape with the median ratio to its best peer's rate.
 Figure median_of(keel_dtype dtype, std::span<const Figure> figures) {
   std::vector<const Figure*> taken;
   for (const Figure& figure : figures) {
@@ -332,7 +332,7 @@ Figure median_of(keel_dtype dtype, std::span<const Figure> figures) {
   return median;
 }
 
-// All shapes of both dtypes, and |summary| of each dtype's.
+// Measures all shapes of both dtypes, and adds |summary| for each dtype.
 std::vector<Figure> products_of_all_shapes(Setup& setup, Weights weights,
                                            Figure (*summary)(keel_dtype, std::span<const Figure>)) {
   const std::string group = group_of(weights);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms, softmax, losses, activations, the optimizer and conversions on the CPU device, which do
-// little but read and write memory: against PyTorch, and against memcpy of as many bytes.
+// Norms, softmax, losses, activations, the optimizer and conversions on the CPU device, which are
+// bound by memory bandwidth: against PyTorch, and against memcpy of as many bytes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,12 +23,12 @@ namespace {
 constexpr char kKeel[] = "Keel";
 constexpr char kMean[] = "ops_memory/mean/torch";
 
-// One that is held against memcpy and PyTorch.
+// An operator compared with memcpy and PyTorch.
 struct Operator {
   const char* name;
   keel_dtype dtype;
-  // Whether its arithmetic takes less time than its traffic, so that the traffic is what it should
-  // be bound by. Where each element costs an exponential and has but two bytes, both are alike.
+  // Whether traffic takes longer than arithmetic, so that bandwidth is the bound. If each element
+  // of two bytes costs an exponential, both take about as long.
   bool memory_bound;
 };
 
@@ -57,7 +57,7 @@ class Comparison {
         tensor_bytes_(setup.quick ? 1 << 18 : 64 << 20),
         cores_(setup.cpu->info().compute_units),
         copy_(cores_, /*pair_bytes=*/static_cast<uint64_t>(2 * tensor_bytes_)) {
-    // Of a loss, which writes next to nothing, a set has not more than that.
+    // A set of a loss, which writes almost nothing, is one tensor.
     const uint64_t wanted = 4 * cache_bytes() / static_cast<uint64_t>(tensor_bytes_);
     sets_ = setup.quick ? 2 : std::clamp<uint64_t>(wanted, 2, 16);
     TorchOptions options;
@@ -69,7 +69,7 @@ class Comparison {
   const TorchPeer* torch() const { return torch_.get(); }
   const std::string& no_torch() const { return no_torch_; }
 
-  // Against memcpy and, where it is there, against PyTorch.
+  // Measures against memcpy and, if present, against PyTorch.
   std::vector<Figure> take(const Operator& op) {
     const MemoryOperator& memory = memory_operator(op.name);
     const Extents extents = memory.extents(op.dtype, tensor_bytes_);
@@ -119,7 +119,7 @@ class Comparison {
 
  private:
   const Setup& setup_;
-  const int64_t tensor_bytes_;  // whatever their dtype
+  const int64_t tensor_bytes_;  // for any dtype
   const uint32_t cores_;
   CopyPass copy_;
   uint64_t sets_ = 2;
@@ -127,7 +127,7 @@ class Comparison {
   std::string no_torch_;
 };
 
-// All operators against PyTorch.
+// Combines all operators against PyTorch.
 Figure mean_of(const std::vector<Figure>& figures, const std::string& torch) {
   constexpr char kLimit[] = "memcpy";
   std::vector<const Timings*> subjects, peers, limits;
@@ -161,7 +161,7 @@ std::vector<Figure> ops_memory(Setup& setup) {
     if (!setup.wants(figure_of(op))) continue;
     try {
       for (Figure& figure : comparison.take(op)) figures.push_back(std::move(figure));
-    } catch (const std::exception& error) {  // of PyTorch's process too
+    } catch (const std::exception& error) {  // also of PyTorch's process
       figures.push_back(Figure::fail(figure_of(op), error.what()));
     }
   }

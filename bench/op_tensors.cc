@@ -11,7 +11,7 @@ namespace keel::bench {
 
 namespace {
 
-// As many values are made; a larger tensor repeats them.
+// Number of distinct values; a larger tensor repeats them.
 constexpr int64_t kValues = int64_t{1} << 18;
 
 int64_t count_of(std::initializer_list<int64_t> shape) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of a device for one operator, and the operator on several equal sets of them.
+// Tensors of one operator on a device, and the operator on several equal sets of tensors.
 #ifndef KEEL_BENCH_OP_TENSORS_H_
 #define KEEL_BENCH_OP_TENSORS_H_
 
@@ -12,19 +12,19 @@
 
 namespace keel::bench {
 
-// Allocates and owns them. The values are such that no operator makes infinities or subnormals of
-// them, and in no order.
+// Allocates and owns tensors. Their values are unordered, and no operator produces infinities or
+// subnormals from them.
 class OpTensors {
  public:
   explicit OpTensors(Device device) : stream_(device) {}
 
   keel_tensor uniform(keel_dtype dtype, std::initializer_list<int64_t> shape, float low = -2,
                       float high = 2);
-  // What pack_weights makes of |b| [k,n].
+  // Returns the result of pack_weights for |b| [k,n].
   keel_tensor packed(const keel_tensor& b);
-  // int32 in [0, bound).
+  // Returns int32 values in [0, bound).
   keel_tensor labels(int64_t count, int64_t bound);
-  // int32, each number below |count| once.
+  // Returns int32 values, each number below |count| once.
   keel_tensor permutation(int64_t count);
 
  private:
@@ -35,11 +35,11 @@ class OpTensors {
   std::vector<Buffer> memory_;
 };
 
-// Where the host finds the elements of a tensor that lies in memory of |device|; null where it
-// cannot.
+// Returns the host address of a tensor in memory of |device|; null if the host cannot access the
+// memory.
 void* host_address(Device device, const keel_tensor& tensor);
 
-// One operator on sets of tensors that it goes through in turn.
+// One operator on several sets of tensors, used in turn.
 class OpRotation {
  public:
   using Make = std::function<std::unique_ptr<OpCall>(OpTensors& tensors)>;
@@ -48,7 +48,7 @@ class OpRotation {
 
   size_t sets() const { return calls_.size(); }
   OpCall& call(size_t set) { return *calls_[set]; }
-  // What the calls are enqueued on.
+  // The stream that run() and enqueue() use.
   Stream& stream() { return stream_; }
   void enqueue(uint64_t count);
   // Enqueues |count| calls and waits for all of them.

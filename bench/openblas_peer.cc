@@ -11,7 +11,7 @@ namespace keel::bench {
 
 namespace {
 
-// What CBLAS calls them.
+// CBLAS constants.
 constexpr int kRowMajor = 101;
 constexpr int kAsStored = 111;
 constexpr int kTransposed = 112;
@@ -24,8 +24,8 @@ void find(void* library, const char* name, Function* out_function) {
 }  // namespace
 
 std::unique_ptr<OpenblasPeer> OpenblasPeer::open(std::string* out_why) {
-  // Its idle threads look for work for 2^26 cycles as a rule, on the cores of whoever comes next;
-  // with 2^22 they are asleep before the pause between contenders is over.
+  // OpenBLAS's idle threads spin for 2^26 cycles by default, on cores that the next contender
+  // needs; with 2^22 they sleep before the pause between contenders ends.
   setenv("OPENBLAS_THREAD_TIMEOUT", "22", /*overwrite=*/0);
   void* const library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {

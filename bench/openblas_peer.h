@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenBLAS called directly, where it is installed: found when it is asked for, so that a build
-// needs nothing of it.
+// OpenBLAS called directly, if installed. The library is loaded at run time, so that no build
+// depends on it.
 #ifndef KEEL_BENCH_OPENBLAS_PEER_H_
 #define KEEL_BENCH_OPENBLAS_PEER_H_
 
@@ -14,16 +14,16 @@ namespace keel::bench {
 
 class OpenblasPeer {
  public:
-  // Null where there is none; |*out_why| says so.
+  // Returns null if there is no OpenBLAS; |*out_why| is the reason.
   static std::unique_ptr<OpenblasPeer> open(std::string* out_why);
 
   const std::string& name() const { return name_; }  // "OpenBLAS 0.3.21"
-  // c = a b in float32, on |threads| threads: by sgemm, or sgemv where a or b is a vector.
+  // Computes c = a b in float32 on |threads| threads: with sgemm, or sgemv if a or b is a vector.
   void multiply(const Product& product, const float* a, const float* b, float* c,
                 uint32_t threads) const;
-  // Whether the library was built with its product of bfloat16 matrices.
+  // Returns whether the library includes the bfloat16 matrix product.
   bool has_bf16() const { return sbgemm_ != nullptr; }
-  // The same of bfloat16 a and b; c is float32.
+  // Computes c = a b for bfloat16 a and b; c is float32.
   void multiply_bf16(const Product& product, const void* a, const void* b, float* c,
                      uint32_t threads) const;
 

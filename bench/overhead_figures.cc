@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Keel costs more than the plugin below it, where work is short: calls, gates, and the
-// way from nothing to the first result.
+// Keel's overhead over the plugin for short work: calls, gates, and the time from process start to
+// the first result.
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -33,8 +33,8 @@ std::string this_program() {
 constexpr size_t kGates = 1000;
 constexpr size_t kStreams = 8;
 
-// An operation behind a gate of its own each, round robin over the streams, and the gates
-// opened in an order that is anything but the streams'.
+// Operations behind one gate each, round robin over the streams; the gates open in a different
+// order.
 class Gates {
  public:
   explicit Gates(Device device) {
@@ -45,7 +45,7 @@ class Gates {
     for (size_t i = 0; i < kGates; ++i) order_[i] = i;
     std::shuffle(order_.begin(), order_.end(), std::mt19937(/*seed=*/8));
   }
-  // Throws where a stream stalls.
+  // Throws if a stream stalls.
   void run() {
     const uint32_t zero = 0;
     for (size_t i = 0; i < kGates; ++i) {
@@ -58,7 +58,7 @@ class Gates {
     for (const Stream& stream : streams_) stream.synchronize();
     for (const keel_gate gate : gates_) check(keel_gate_destroy(gate));
   }
-  // The same operations, in the same order, behind nothing.
+  // Runs the same operations in the same order without gates.
   void run_ungated() {
     const uint32_t zero = 0;
     for (size_t i = 0; i < kGates; ++i) {
@@ -101,7 +101,7 @@ Figure gates_on(Device device, const std::string& backend, const Setup& setup) {
 
 // ---- the first operation ------------------------------------------------------------
 
-// A run of this program with --repeat |what|, with no backend but the CPU's.
+// Runs this program with --repeat |what|, with only the CPU's backend.
 void run_alone(const std::string& what) {
   std::string program = this_program();
   std::string arguments[] = {program, "--repeat", what};
@@ -141,8 +141,8 @@ std::vector<Figure> core_overhead(Setup& setup) {
     figure.timings = race(contenders, setup.race);
     figure.subject = "Keel";
     figure.peer = figure.limit = "the plugin's function";
-    // The operator's check against its schema is work of Keel's own that the plugin is spared.
-    // Two calls may have twice as many instructions.
+    // Keel checks the operator against its schema, which the plugin call skips, so the operator has
+    // no target. Two calls may execute twice as many instructions.
     const double calls = call.name == "record_query" ? 2 : 1;
     if (call.name != "op") figure.target = Target{60, /*instructions=*/150 * calls};
     if (counted) {

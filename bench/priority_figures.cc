@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What priority does for a small collective beside large ones, and what it costs those.
+// Effect of priority on a small collective beside large ones, and its cost for the large ones.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kLargeBytes = 64 << 20;
 constexpr uint64_t kSmallBytes = 8 << 10;
-constexpr auto kPeriod = std::chrono::milliseconds(1);  // between two small ones
+constexpr auto kPeriod = std::chrono::milliseconds(1);  // between two small operations
 constexpr auto kTick = std::chrono::microseconds(50);
 constexpr auto kRound = std::chrono::milliseconds(200);
 
@@ -29,7 +29,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The ranks of one communicator, all on one CPU device, that sum up again and again in place.
+// The ranks of one communicator, all on one CPU device, which repeat an in-place sum.
 class Lane {
  public:
   Lane(Device device, uint32_t world, uint64_t bytes, keel_comm_priority priority)
@@ -65,7 +65,7 @@ class Lane {
   std::vector<Buffer> data_;
 };
 
-// Large all_reduces one after the other, from a thread of its own, while it lives.
+// Runs large all_reduces one after the other in its own thread, during the object's lifetime.
 class LargeTraffic {
  public:
   explicit LargeTraffic(Lane& lane) : thread_([this, &lane] { run(lane); }) {
@@ -100,7 +100,7 @@ class LargeTraffic {
   std::thread thread_;
 };
 
-// For the time of a round, a small one each millisecond: the median of their times.
+// Runs a small operation each millisecond for one round; returns the median of their times.
 double latency(Lane& lane) {
   std::vector<double> seconds;
   for (const auto begin = Clock::now(); Clock::now() - begin < kRound;) {
@@ -124,7 +124,7 @@ std::vector<Figure> collective_priority(Setup& setup) {
   Lane normal(*setup.cpu, world, kSmallBytes, KEEL_COMM_NORMAL);
   Lane urgent(*setup.cpu, world, kSmallBytes, KEEL_COMM_URGENT);
 
-  // By contender: the small one's time, and that of a large one meanwhile.
+  // By contender: the small operation's time, and the large operation's time meanwhile.
   Timings alone{"alone", 1, 1, {}};
   Timings beside_normal{"normal, beside 64 MiB", 1, 1, {}};
   Timings beside_urgent{"urgent, beside 64 MiB", 1, 1, {}};
@@ -140,7 +140,7 @@ std::vector<Figure> collective_priority(Setup& setup) {
     } else {
       std::this_thread::sleep_for(kRound);
     }
-    // To the end of one, so that whole ones are counted.
+    // Waits for the end of a large operation, so that only whole ones count.
     for (const uint64_t seen = traffic.done(); traffic.done() == seen;) {
       std::this_thread::sleep_for(kTick);
     }
@@ -155,7 +155,7 @@ std::vector<Figure> collective_priority(Setup& setup) {
       [&] { beside(beside_urgent, large_urgent, &urgent); },
   };
   for (uint32_t round = 0; round < setup.race.rounds; ++round) {
-    // Each round begins with the next one in turn.
+    // Each round starts with the next contender.
     for (size_t turn = 0; turn < std::size(runs); ++turn) runs[(round + turn) % std::size(runs)]();
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks cost beside their operations: until they are there, while they wait for nothing, until
-// they know that one has died, and what is written down of each operation.
+// Costs of ranks besides their operations: startup, idle waiting, detection of a dead rank, and the
+// recording of each operation.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -28,18 +28,18 @@ constexpr std::chrono::seconds kDeadline(60);
 
 using Milestone = int64_t RankMilestones::*;
 
-// Until the last process was there, from the last spawn on.
+// Returns the seconds from the last spawn until the last process reached |milestone|.
 double seconds_until(Milestone milestone, const std::vector<RankMilestones>& all, int64_t start) {
   int64_t last = 0;
   for (const RankMilestones& each : all) last = std::max(last, each.*milestone);
   return static_cast<double>(last - start) * 1e-9;
 }
 
-// Of the CPU, by all, within |time|.
+// Returns the CPU seconds used by all processes within |time|.
 double idle_cpu(uint32_t processes, uint32_t threads, std::chrono::milliseconds time) {
   RankProcesses ranks(processes, threads);
   ranks.wait_for_all(kDeadline);
-  // What a rank still looks for just after an operation, for some 10 ms, is not idleness.
+  // Just after an operation a rank still polls for about 10 ms; this time is not idle.
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   const double before = ranks.cpu_seconds();
   std::this_thread::sleep_for(time);
@@ -51,7 +51,8 @@ std::string recording_program() {
       .string();
 }
 
-// What |program| prints of operations of 1 MiB, one of whose contenders is recorded once more.
+// Makes a figure from |program|'s output about operations of 1 MiB; one contender records each
+// operation a second time.
 Figure recording_of_1mib(const std::string& program, uint32_t rounds) {
   Figure figure;
   figure.name = "collective_recording/1MiB";
@@ -93,7 +94,7 @@ std::vector<Figure> collective_start(Setup& setup) {
       {"all communicators there", &RankMilestones::joined_ns},
   };
   for (const auto& [name, milestone] : kMilestones) figure.timings.push_back({name, 1, 1, {}});
-  const uint32_t rounds = std::min(setup.race.rounds, 7u);  // a second or two each
+  const uint32_t rounds = std::min(setup.race.rounds, 7u);  // one to two seconds each
   for (uint32_t round = 0; round < rounds; ++round) {
     RankProcesses ranks(kProcesses, kThreads);
     const std::vector<RankMilestones> all = ranks.wait_for_all(kDeadline);
@@ -150,7 +151,7 @@ std::vector<Figure> collective_failure(Setup& setup) {
     for (uint32_t round = 0; round < setup.race.rounds; ++round) {
       RankProcesses ranks(size, /*threads=*/1, AfterBarrier::kWaitForLast);
       ranks.wait_for_all(kDeadline);
-      // By then the others are in the barrier that never ends.
+      // By now the other processes are in the barrier that never completes.
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       const int64_t killed = ranks.kill_last();
       timings.seconds.push_back(static_cast<double>(ranks.wait_for_failure(kDeadline) - killed) *

@@ -70,7 +70,7 @@ class Rank {
   keel_comm comm_ = {};
 };
 
-// Runs |body|(0 .. |count| - 1), a thread each. A process that cannot is of no use.
+// Runs |body|(0 .. |count| - 1), one thread each. A failure ends the process.
 template <typename Body>
 void in_threads(uint32_t count, const Body& body) {
   std::vector<std::thread> threads;
@@ -233,7 +233,7 @@ RankProcesses::~RankProcesses() {
   close(input_);
   const Clock::time_point end = Clock::now() + std::chrono::seconds(20);
   for (const Child& child : children_) {
-    // Its output ends with it.
+    // End of file means that the process ended.
     pollfd waited = {child.output, POLLIN, 0};
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
     if (left.count() <= 0 || poll(&waited, 1, static_cast<int>(left.count())) == 0) {

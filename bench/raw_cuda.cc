@@ -14,7 +14,7 @@ namespace keel::bench {
 
 namespace {
 
-// With the version of each function's interface.
+// Functions with the version of their interface.
 #define KEEL_CUDA_FUNCTIONS(X)      \
   X(CtxPopCurrent, 4000)            \
   X(CtxPushCurrent, 4000)           \
@@ -46,7 +46,7 @@ struct Functions {
 #undef KEEL_CUDA_MEMBER
 };
 
-// Opened once and kept: drivers do not take being unloaded well.
+// Opened once and never closed: drivers do not support unloading well.
 bool open_driver(Functions* out_functions, std::string* out_reason) {
   const char* const folder = secure_getenv("KEEL_CUDA_LIBRARY_FOLDER");
   const std::string path =
@@ -84,7 +84,7 @@ CUdeviceptr address_of(const void* pointer) {
 
 class Program final : public RawCuda {
  public:
-  // |out_reason| when the device is not found.
+  // On failure |*out_reason| is the reason.
   bool open(const uint8_t* uuid, std::string* out_reason) {
     if (!open_driver(&cu_, out_reason) || !find_device(uuid, out_reason)) return false;
     check(cu_.DevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
@@ -186,7 +186,7 @@ class Program final : public RawCuda {
     return false;
   }
 
-  // The shortest wait: another thread has the core only while there is something to wait for.
+  // Polls, for the shortest wait, but yields the core to other threads.
   void wait_for(CUstream stream) const {
     CUresult result = cu_.StreamQuery(stream);
     while (result == CUDA_ERROR_NOT_READY) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA program without Keel: what the driver's own calls cost, and how fast the GPU copies. It
-// works on the plugin's primary context, so that both use the same memory.
+// A CUDA program without Keel: measures the driver's own calls and the GPU's copy rate. Uses the
+// plugin's primary context, so that both access the same memory.
 #ifndef KEEL_BENCH_RAW_CUDA_H_
 #define KEEL_BENCH_RAW_CUDA_H_
 
@@ -13,46 +13,46 @@
 
 namespace keel::bench {
 
-// One GPU and a stream of its own, used by one thread, whose current context it is as long as it
-// lives. Addresses are the device's, as Keel's buffers have them. Failures are thrown.
+// One GPU and its own stream. The context is current on the one thread that uses the object, during
+// the object's lifetime. Addresses are device addresses, as in Keel's buffers. Failures throw.
 class RawCuda {
  public:
-  // The device with the 16 bytes of |uuid|, by the driver that the plugin opens: that of
-  // KEEL_CUDA_LIBRARY_FOLDER, else the dynamic loader's. NULL, with the reason, where there is
-  // none or this build has no CUDA headers.
+  // Opens the device with the 16 bytes of |uuid| through the driver that the plugin opens: from
+  // KEEL_CUDA_LIBRARY_FOLDER, else from the dynamic loader. Returns NULL and the reason if there is
+  // no such device or the build has no CUDA headers.
   static std::unique_ptr<RawCuda> open(const uint8_t* uuid, std::string* out_reason);
   virtual ~RawCuda() = default;
 
-  // ---- calls that do next to nothing; none of them waits ----
+  // ---- calls with almost no work; none blocks ----
 
-  // The kernel |name| of |image|, a cubin or PTX: what launch() launches. False where the driver
-  // takes no such image.
+  // Loads kernel |name| of |image|, a cubin or PTX, for launch(). Returns false if the driver
+  // rejects the image.
   virtual bool load(std::span<const std::byte> image, const char* name) = 0;
   // cuLaunchKernel of one thread; the kernel takes one 32-bit number.
   virtual void launch() = 0;
   // cuMemcpyHtoDAsync from pinned memory.
   virtual void upload(void* destination, const void* source, uint64_t bytes) = 0;
-  // cuEventRecord of an event without a time.
+  // cuEventRecord of an event without timing.
   virtual void record() = 0;
 
-  // ---- copies of much ----
+  // ---- large copies ----
 
   // cuMemcpyDtoDAsync.
   virtual void copy(void* destination, const void* source, uint64_t bytes) = 0;
-  // From |host| to |device| on one stream and from |device_too| to |host_too| on another, both at
-  // once and |bytes| each; returns when both are done. Host memory is pinned.
+  // Copies |bytes| from |host| to |device| on one stream and |bytes| from |device_too| to
+  // |host_too| on another, concurrently. Returns when both copies are done. Host memory is pinned.
   virtual void exchange(void* device, const void* host, void* host_too, const void* device_too,
                         uint64_t bytes) = 0;
 
   // ---- time ----
 
-  // What |enqueue| puts on the stream, from the first to the last, in seconds by the device's
-  // clock. Waits.
+  // Returns the seconds from the start to the end of the work that |enqueue| puts on the stream, by
+  // the device's clock. Blocks until the work is done.
   virtual double seconds_of(const std::function<void()>& enqueue) = 0;
-  // Until all that was enqueued is done.
+  // Blocks until all enqueued work is done.
   virtual void wait() = 0;
 
-  // CUstream, for libraries that take one.
+  // The CUstream, for libraries that take one.
   virtual void* stream() const = 0;
 };
 

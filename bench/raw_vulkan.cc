@@ -14,7 +14,7 @@ namespace keel::bench {
 
 namespace {
 
-// Each array one shader, written by glslc.
+// One shader per array, compiled by glslc.
 constexpr uint32_t kScaleCode[] = {
 #include "shaders/scale.inc"
 };
@@ -36,7 +36,7 @@ Struct make(VkStructureType type) {
   return value;
 }
 
-// Opened once and kept: drivers do not take being unloaded well.
+// Opened once and never closed: drivers do not support unloading well.
 PFN_vkGetInstanceProcAddr open_loader() {
   static void* const library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return nullptr;
@@ -53,9 +53,9 @@ struct InstanceFunctions {
   PFN_vkGetDeviceProcAddr GetDeviceProcAddr;
 };
 
-// Straight into the driver, past the loader's dispatch.
+// The driver's functions, without the loader's dispatch.
 struct DeviceFunctions {
-// Its continuations would move at each run.
+// The formatter would move the line continuations on each run.
 // clang-format off
 #define KEEL_DEVICE_FUNCTIONS(X)                                                              \
   X(AllocateCommandBuffers) X(AllocateMemory) X(BeginCommandBuffer) X(BindBufferMemory)       \
@@ -82,7 +82,7 @@ struct Arguments {
 
 class Program final : public RawVulkan {
  public:
-  // |out_reason| when the device is not found.
+  // On failure |*out_reason| is the reason.
   bool open(const uint8_t* uuid, std::string* out_reason) {
     if (!create_instance(out_reason) || !find_device(uuid, out_reason)) return false;
     create_device();
@@ -166,7 +166,7 @@ class Program final : public RawVulkan {
       vk.GetPhysicalDeviceProperties2(device, &properties);
       if (std::memcmp(v11.deviceUUID, uuid, VK_UUID_SIZE) != 0) continue;
       physical_ = device;
-      // A CPU driver runs one subgroup a core at a time; a GPU wants many of them.
+      // A CPU driver runs one subgroup per core at a time; a GPU needs many.
       const bool cpu = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
       local_size_ = cpu ? v11.subgroupSize : 64;
       roof_groups_ = cpu ? 64 : 1 << 15;
@@ -227,7 +227,7 @@ class Program final : public RawVulkan {
     throw std::runtime_error("no memory that the host can write");
   }
 
-  // x in its first half, y in its second.
+  // x is in the first half, y in the second.
   void create_buffer() {
     auto info = make<VkBufferCreateInfo>(VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO);
     info.size = 2 * kHalf;
@@ -327,7 +327,7 @@ class Program final : public RawVulkan {
     check(vk_.EndCommandBuffer(commands), "vkEndCommandBuffer");
   }
 
-  // |commands| may be NULL: nothing but the signal.
+  // |commands| may be NULL: then only the signal is submitted.
   void submit_and_wait(const VkCommandBuffer* commands) {
     const uint64_t value = signalled_ + 1;
     auto timeline =

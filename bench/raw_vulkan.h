@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Vulkan program without Keel: the least that a runtime has to do to run a kernel and
-// wait for it, and the arithmetic that the device is capable of.
+// A Vulkan program without Keel: the minimal work of a runtime that runs a kernel and waits for it,
+// and the device's peak arithmetic rate.
 #ifndef KEEL_BENCH_RAW_VULKAN_H_
 #define KEEL_BENCH_RAW_VULKAN_H_
 
@@ -10,26 +10,26 @@
 
 namespace keel::bench {
 
-// A device of its own on the same chip, used by one thread. Failures are thrown.
+// A separate logical device on the same chip, used by one thread. Failures throw.
 class RawVulkan {
  public:
-  // The device with the 16 bytes of |uuid|. NULL, with the reason, where there is none or
-  // this build has no Vulkan.
+  // Opens the device with the 16 bytes of |uuid|. Returns NULL and the reason if there is no such
+  // device or the build has no Vulkan.
   static std::unique_ptr<RawVulkan> open(const uint8_t* uuid, std::string* out_reason);
   virtual ~RawVulkan() = default;
 
-  // Begins a command buffer, records one dispatch over 64 floats with its push constants
-  // and the barrier that makes the result readable by the host, submits it with one
-  // timeline signal, waits for that.
+  // Begins a command buffer, records one dispatch over 64 floats with its push constants and the
+  // barrier that makes the result readable by the host, submits the buffer with one timeline signal
+  // and waits for the signal.
   virtual void record_dispatch_and_wait() = 0;
-  // The same dispatch recorded beforehand: only submits and waits. No runtime that takes
-  // calls as they come can do so.
+  // Submits a copy of the dispatch that was recorded in advance, and waits. A runtime that receives
+  // calls one at a time cannot do so.
   virtual void submit_dispatch_and_wait() = 0;
-  // Submits no commands at all, and waits.
+  // Submits no commands, and waits.
   virtual void submit_nothing_and_wait() = 0;
-  // Chains of multiply-adds on all cores.
+  // Runs chains of multiply-adds on all cores.
   virtual void multiply_add_and_wait() = 0;
-  // Floating-point operations of one such run.
+  // Floating-point operations of one multiply_add_and_wait().
   virtual double multiply_add_operations() const = 0;
 };
 

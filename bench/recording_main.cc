@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// keel_bench_recording: `recorded COUNT` does to COUNT operations what makes a mismatch and a hang
-// explicable, and nothing else; `bare COUNT` runs the same loop without. For callgrind.
-// `all_reduce ROUNDS` times operations of 1 MiB between two ranks, which are recorded once, as all
-// are, or once more by the caller, in turn: nothing can leave the one out, but the other shows
-// what it costs. Prints a line a round: seconds of an operation, once and twice.
+// keel_bench_recording: measures the recording that explains mismatches and hangs. `recorded COUNT`
+// records COUNT operations and does nothing else; `bare COUNT` runs the same loop without
+// recording; both are for callgrind. `all_reduce ROUNDS` times operations of 1 MiB between two
+// ranks, alternately recorded once, as always, and recorded a second time by the caller: the first
+// recording cannot be disabled, but the second one shows the cost. Prints one line per round:
+// seconds of an operation, with one and with two recordings.
 #include <keel/keel.h>
 
 #include <cstdio>
@@ -45,8 +46,8 @@ std::unique_ptr<ControlSegment> make_segment() {
   return segment;
 }
 
-// As Communicator::enqueue, Runner::write_post, Runner::compare and Communicator::complete do.
-// False where the fingerprints differ, which they do not.
+// Same steps as Communicator::enqueue, Runner::write_post, Runner::compare and
+// Communicator::complete. Returns false if the fingerprints differ, which does not happen.
 [[gnu::always_inline]] inline bool record(FlightRecorder& recorder, ControlSegment& segment,
                                           uint64_t sequence, keel::Request& request,
                                           keel::Post& own) {
@@ -59,19 +60,19 @@ std::unique_ptr<ControlSegment> make_segment() {
   return true;
 }
 
-// As rank 1 has posted, for all there will be.
+// Writes rank 1's descriptors for all operations.
 void post_all(ControlSegment& segment, const keel::Request& request) {
   for (uint64_t at = 0; at < ControlSegment::kPosts; ++at) {
     segment.post(1, at).fingerprint = request.fingerprint();
   }
 }
 
-// With nothing but the loop in it, as an operation has its objects at hand.
+// Contains only the loop: an operation too has its objects at hand.
 [[gnu::noinline]] bool repeat(FlightRecorder& recorder, ControlSegment& segment,
                               keel::Request& request, uint64_t count, bool recorded) {
   for (uint64_t sequence = 0; sequence < count; ++sequence) {
     keel::Post& own = segment.post(0, sequence);
-    // Neither loop may be computed ahead, or left out.
+    // Keeps the compiler from precomputing or removing either loop.
     asm volatile("" : : "r"(&request), "r"(&own) : "memory");
     if (!recorded) continue;
     if (!record(recorder, segment, sequence, request, own)) return false;
@@ -95,7 +96,7 @@ void require(keel_status status) {
   std::exit(1);
 }
 
-// One of two that sum 1 MiB, and what records once more.
+// One of two ranks that sum 1 MiB, with the objects for the second recording.
 class Rank {
  public:
   Rank(uint32_t rank, keel_device device, keel_comm comm)
@@ -142,7 +143,7 @@ void time_all_reduce(uint32_t rounds) {
   setenv("KEEL_CPU_DEVICES", "2", 1);
   auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   options.backends = "cpu";
-  // The library is part of this program, and so beside other things than its plugins.
+  // The library is linked into this program, so its plugins are not in their usual relative folder.
   const std::string plugins =
       std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../lib/keel/plugins";
   if (std::getenv("KEEL_PLUGIN_PATH") == nullptr) options.plugin_folder = plugins.c_str();

@@ -33,7 +33,7 @@ const char* unit_name(Unit unit) {
   return "";
 }
 
-// Units of time in a second, and of memory in a byte; 0 for those of rates.
+// Units per second for times, per byte for memory; 0 for rates.
 double scale_of(Unit unit) {
   switch (unit) {
     case Unit::kNanoseconds:
@@ -132,7 +132,7 @@ const char* measure_name(const Figure& figure) {
   }
 }
 
-// What it has to reach: it stands beside what was not measured too.
+// Returns the target, which figures that were not measured have too.
 nlohmann::ordered_json target_json(const Figure& figure) {
   if (!figure.target) return nullptr;
   nlohmann::ordered_json json = {{"measure", measure_name(figure)},
@@ -200,7 +200,7 @@ nlohmann::ordered_json figure_json(const Figure& figure) {
   return json;
 }
 
-// A cell for each column of to_markdown().
+// Returns one cell for each column of to_markdown().
 std::string row_text(const Figure& figure) {
   if (!figure.skipped.empty()) {
     return fmt::format("| {} | skipped: {} | | | {} | {} | {} |\n", figure.name, figure.skipped,

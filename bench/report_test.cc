@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is told of figures that were measured, left out, or taken where nothing is measured.
+// Tests reports of figures that were measured, left out, or taken without measuring.
 #include "bench/report.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Four times the copy's time: of so many bytes each, 0.25 of its rate.
+// Four times the copy's time, for the same bytes: 0.25 of the copy's rate.
 Figure measured() {
   Figure figure;
   figure.name = "cuda_op/cast/float32/bound";
@@ -44,7 +44,7 @@ TEST(Report, JudgesWhatWasMeasured) {
             "at least 0.85x | missed | copy: 3 GB/s |");
 }
 
-// Of a million calls, a few instructions of the program around them are none of theirs.
+// Over a million calls, the few instructions of the surrounding program do not count.
 TEST(Report, InstructionsAreWholeOnes) {
   Figure figure = measured();
   figure.unit = Unit::kNanoseconds;
@@ -65,7 +65,7 @@ TEST(Report, WhatIsLeftOutKeepsItsTarget) {
   EXPECT_EQ(row_of(figure),
             "| cuda_op/cast/float32/bound | skipped: no such GPU | | | at least 0.85x | "
             "not measured | copy |");
-  // One without a target has its reason alone.
+  // Without a target, only the reason is written.
   EXPECT_EQ(json_of(Figure::skip("x", "no such GPU")).size(), 2u);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of one process, one a device, that sum up float32: what figures of all_reduce run.
+// Ranks of one process, one per device, that sum float32: the workload of the all_reduce figures.
 #ifndef KEEL_BENCH_SUMMING_RANKS_H_
 #define KEEL_BENCH_SUMMING_RANKS_H_
 
@@ -11,17 +11,17 @@
 
 namespace keel::bench {
 
-// Rank r holds |count| times r + 1. Used by one thread; failures are thrown.
+// Rank r sends |count| times the value r + 1. Used by one thread; failures throw.
 class SummingRanks {
  public:
   SummingRanks(std::span<const Device> devices, uint64_t count,
                const keel_comm_options* options = nullptr);
 
-  // One all_reduce; returns when it is done on every rank.
+  // Runs one all_reduce; returns when every rank is done.
   void run();
   // keel_comm_explain of rank 0.
   std::string explain() const { return comms_.front().explain(); }
-  // A figure of a wrong sum is none: throws where a rank holds one.
+  // Throws if any rank holds a wrong sum: a figure of a wrong result is invalid.
   void check_sums();
 
  private:

@@ -27,10 +27,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Debian's, which python3-torch is installed for; another may be first in PATH.
+// Debian's interpreter, for which python3-torch is installed; PATH may start with another one.
 constexpr char kDebians[] = "/usr/bin/python3";
 constexpr char kOfPath[] = "python3";
-constexpr std::chrono::seconds kPatience{120};  // of one answer
+constexpr std::chrono::seconds kPatience{120};  // limit per answer
 
 bool is_cpu(const TorchOptions& options) {
   return options.device == "cpu";
@@ -43,9 +43,8 @@ std::vector<std::string> interpreters(const TorchOptions& options) {
   return {kOfPath, kDebians};
 }
 
-// What the process has in its environment beside ours. glibc gives large blocks back to the system
-// as they are freed; PyTorch, which allocates each result anew, would be timed for faulting their
-// pages in.
+// Extra environment of the process. By default glibc returns large freed blocks to the system;
+// PyTorch, which allocates each result anew, would then be timed for its page faults.
 constexpr const char* kSettings[] = {"MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=68719476736"};
 
 }  // namespace
@@ -72,7 +71,7 @@ std::unique_ptr<TorchPeer> TorchPeer::start(const TorchOptions& options, std::st
 
 bool TorchPeer::begin(const std::string& interpreter, const TorchOptions& options,
                       std::string* out_why) {
-  // A socket rather than pipes: a write to a process that is gone can be kept from ending this one.
+  // A socket instead of pipes: a write to an ended process can be kept from killing this process.
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     throw std::system_error(errno, std::generic_category(), "socketpair");
@@ -80,7 +79,7 @@ bool TorchPeer::begin(const std::string& interpreter, const TorchOptions& option
   socket_ = ends[0];
 
   std::vector<std::string> words = {interpreter};
-  // Debian's is taken as it was installed; another's PyTorch may lie wherever its user put it.
+  // Debian's PyTorch is used as installed (-I); another PyTorch may be in any folder of its user.
   if (is_cpu(options)) words.push_back("-I");
   words.insert(words.end(), {options.script, options.device, std::to_string(options.threads),
                              std::to_string(options.sets)});
@@ -97,7 +96,7 @@ bool TorchPeer::begin(const std::string& interpreter, const TorchOptions& option
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  // A group of its own: its compiler's processes end with it.
+  // Own process group, so that its compiler's processes are killed with it.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
@@ -129,7 +128,7 @@ bool TorchPeer::begin(const std::string& interpreter, const TorchOptions& option
 TorchPeer::~TorchPeer() {
   if (socket_ >= 0) close(socket_);
   if (process_ < 0) return;
-  // It ends when nobody speaks to it any more; what it computes meanwhile nobody wants.
+  // Killed without waiting for its current computation.
   kill(-process_, SIGKILL);
   waitpid(process_, nullptr, 0);
 }

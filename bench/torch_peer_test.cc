@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conversation with PyTorch's process: with the real one where Debian's is installed, and with
-// one that only plays it.
+// Tests the protocol with PyTorch's process: with the real process where Debian's PyTorch is
+// installed, and with a fake one.
 #include "bench/torch_peer.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,8 @@ class PlayedTorchPeer : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // A process that says |greeting|, and to every line |answer|, where "{}" is that line.
+  // Writes a fake process that prints |greeting|, and answers every line with |answer|, in which
+  // "{}" is replaced by the line.
   std::string play(const std::string& greeting, const std::string& answer) const {
     const std::string path = (folder_ / "played.py").string();
     std::ofstream(path) << "import sys\nprint('" << greeting << "', flush=True)\n"
@@ -119,7 +120,7 @@ TEST(TorchOps, RunsEveryOperator) {
   }
 }
 
-// What it does on a GPU, as far as that can be seen without one.
+// Tests the GPU code path, as far as possible without a GPU.
 TEST(TorchOps, RunsOnAGpu) {
   TorchOptions options = options_with(kOnPlayedGpu);
   options.device = "cuda:0";
@@ -137,7 +138,7 @@ TEST(TorchOps, RunsOnAGpu) {
   EXPECT_GT(peer->run("matmul_transposed_a", "4x6x8", "bfloat16", "eager", 3), 0);
 }
 
-// Where there is none, it says so.
+// A missing GPU is reported.
 TEST(TorchOps, WantsAGpuWhereItIsToldOfOne) {
   TorchOptions options = options_with(kScript);
   options.device = "cuda:999";
@@ -146,7 +147,7 @@ TEST(TorchOps, WantsAGpuWhereItIsToldOfOne) {
   EXPECT_FALSE(why.empty());
 }
 
-// An old one has no torch.compile, and one without a compiler none that works.
+// Old versions have no torch.compile; without a compiler torch.compile does not work.
 TEST(TorchOps, ModesAreThereOrToldToBeMissing) {
   std::string why;
   const auto peer = TorchPeer::start(options_with(kScript), &why);
@@ -162,7 +163,7 @@ TEST(TorchOps, ModesAreThereOrToldToBeMissing) {
   EXPECT_FALSE(peer->can("no_such_mode", &why));
   EXPECT_THROW(peer->run("no_such_operator", "8x32", "float32", "eager", 1), std::runtime_error);
   EXPECT_THROW(peer->run("gelu", "8x32", "float32", "no_such_mode", 1), std::runtime_error);
-  EXPECT_GT(peer->run("gelu", "8x32", "float32", "eager", 1), 0);  // and goes on
+  EXPECT_GT(peer->run("gelu", "8x32", "float32", "eager", 1), 0);  // the process continues
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trace costs while it is written.
+// Cost of a trace while it is written.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Products of two matrices on one stream of the CPU.
+// Matrix products on one stream of the CPU.
 class Products {
  public:
   Products(Device device, int64_t size)
@@ -45,7 +45,7 @@ class Products {
     for (uint64_t i = 0; i < count; ++i) matmul_.run(stream_);
     stream_.synchronize();
   }
-  // Of one of |count|.
+  // Returns the seconds per product over |count| products.
   double time(uint64_t count) {
     const Clock::time_point start = Clock::now();
     run(count);
@@ -63,7 +63,7 @@ class Products {
   const OpCall matmul_;
 };
 
-// The smallest matrices, of a multiple of 16, whose product takes |seconds|.
+// Returns the smallest matrix size, a multiple of 16, whose product takes |seconds|.
 int64_t size_that_takes(Device device, double seconds) {
   constexpr int64_t kStep = 16;
   constexpr int64_t kLargest = 4096;
@@ -76,8 +76,8 @@ int64_t size_that_takes(Device device, double seconds) {
   return kLargest;
 }
 
-// In turns, as race() has them; starting a trace and writing what is left of it at its end is no
-// part of the time.
+// Alternates the contenders like race(). The start of a trace, and the final write at its end, are
+// not timed.
 std::vector<Timings> time_in_turns(Products& products, uint64_t count, const RaceOptions& options) {
   const auto path = std::filesystem::temp_directory_path() /
                     fmt::format("keel_bench_trace.{}.json", static_cast<long>(getpid()));

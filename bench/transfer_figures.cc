@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes between a CPU and a Vulkan device, against memcpy in the same run.
+// Transfers between a CPU and a Vulkan device, against memcpy in the same run.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -41,7 +41,7 @@ class Memcpy {
 
  private:
   std::vector<char> from_ = std::vector<char>(kBytes, 1);
-  std::vector<char> to_ = std::vector<char>(kBytes, 2);  // pages are there before it is timed
+  std::vector<char> to_ = std::vector<char>(kBytes, 2);  // touches the pages before timing
   const std::function<void()> second_half_ = [this] {
     std::memcpy(to_.data() + kBytes / 2, from_.data() + kBytes / 2, kBytes / 2);
   };
@@ -70,7 +70,7 @@ std::vector<Figure> bridge_all_reduce(Setup& setup) {
   options.forbid_alias = 1;
   SummingRanks through_staging(devices, kCount, &options);
   Memcpy memory;
-  // Each rank's bytes have to come to the host and the sum has to go back: 4 copies.
+  // Each rank's bytes are copied to the host and the sum is copied back: 4 copies.
   const Contender contenders[] = {
       {"Keel, staged", 4.0 * kBytes, [&] { through_staging.run(); }},
       {"Keel, host alias", 4.0 * kBytes, [&] { in_place.run(); }},

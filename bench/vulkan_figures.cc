@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Keel costs on a Vulkan device: over a program that calls Vulkan itself, and
-// against the arithmetic the device is capable of.
+// Keel's overhead on a Vulkan device over a program that calls Vulkan directly, and its rate
+// compared with the device's peak arithmetic.
 #include <vector>
 
 #include "bench/figures.h"

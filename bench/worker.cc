@@ -14,7 +14,7 @@ Worker::~Worker() {
   thread_.join();
 }
 
-// Only one side waits at a time, so that one condition variable serves both ways.
+// Only one side waits at a time, so one condition variable serves both directions.
 void Worker::start(const std::function<void()>& task) {
   {
     const std::lock_guard lock(mutex_);

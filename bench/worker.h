@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that sleeps on a condition variable until it is handed something to run:
-// the smallest hand-off between threads that does not spin.
+// A thread that sleeps on a condition variable until it receives a task: the smallest hand-off
+// between threads without spinning.
 #ifndef KEEL_BENCH_WORKER_H_
 #define KEEL_BENCH_WORKER_H_
 
@@ -28,9 +28,9 @@ class Worker {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  const std::function<void()>* task_ = nullptr;  // until it has been run
+  const std::function<void()>* task_ = nullptr;  // null once it has run
   bool stopping_ = false;
-  std::thread thread_;  // last: it uses the rest
+  std::thread thread_;  // last: the thread uses the rest
 };
 
 }  // namespace keel::bench

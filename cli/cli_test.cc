@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keel command as a user sees it: output, errors, exit codes. Runs the built binary.
+// Tests the keel command as a user sees it: output, errors, exit codes. Runs the built binary.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -158,7 +158,7 @@ TEST(CliDevices, EmulatedLibrariesAreLookedForBesideKeel) {
   EXPECT_TRUE(contains(text, "health  throttled (clocks are held down by heat")) << text;
 }
 
-// One Vulkan device seen by two instances of the plugin has one UUID.
+// One Vulkan device, opened by two instances of the plugin, has one UUID.
 TEST(CliDevices, AChipWithTwoWaysInIsListedOnce) {
   const json before = json::parse(keel({"devices", "--json"}).out);
   if (find_named(before.at("devices"), "name", "vulkan:0") == nullptr) {
@@ -231,7 +231,7 @@ TEST(CliTopo, PictureThatCannotBeWrittenNamesTheFile) {
   if (!has_topology()) GTEST_SKIP() << "built without hwloc";
   for (const char* path : {"/nonexistent/machine.svg", "/dev/full"}) {
     const Result result = keel({"topo", "--svg", path});
-    // The folder is missed before anything is looked at.
+    // A missing folder is detected before any work.
     EXPECT_EQ(result.exit_code, std::string(path) == "/dev/full" ? 1 : 2) << path;
     EXPECT_TRUE(contains(result.error, std::string("--svg ") + path)) << result.error;
   }

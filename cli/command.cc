@@ -39,7 +39,7 @@ keel_backend_info find_backend(const std::string& name) {
 
 namespace {
 
-// Says what would make device |name| be there.
+// Explains how device |name| could become available.
 std::string missing_device_text(const std::string& name) {
   const std::string wanted = name.substr(0, name.find(':'));
   for (const keel_backend_info& backend : backends()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the subcommands share: Keel brought up for them, and how they answer.
+// Shared by the subcommands: initialization of Keel, lookups and output.
 #ifndef KEEL_CLI_COMMAND_H_
 #define KEEL_CLI_COMMAND_H_
 
@@ -16,20 +16,20 @@ class App;
 
 namespace keel::cli {
 
-// A mistake in the command line that the parser cannot see, such as a device that is
-// not there: exit code 2, as for those it sees. Any other failure is 1.
+// A mistake in the command line that the parser cannot see, such as an absent device. The command
+// exits with 2, as for the parser's own errors; any other failure exits with 1.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Keeps the order in which members are written.
+// Keeps members in the order in which they are written.
 using Json = nlohmann::ordered_json;
 
-// Adds --plugin FILE: plugins besides those of the plugin folder.
+// Adds --plugin FILE, which loads plugins besides those of the plugin folder.
 void add_plugin_option(CLI::App& command, std::vector<std::string>* files);
 
-// Keel is up while this lives, with |plugin_files| loaded.
+// Initializes Keel with |plugin_files| loaded; the destructor shuts Keel down.
 class Session {
  public:
   explicit Session(const std::vector<std::string>& plugin_files);
@@ -38,17 +38,18 @@ class Session {
   Runtime runtime_;
 };
 
-// Of the backends that there are; UsageError, which lists them, for one that is none.
+// Returns the backend |name|. Throws UsageError, listing the backends, for an unknown name.
 keel_backend_info find_backend(const std::string& name);
 
-// By name. UsageError where there is none, with |option|, the devices there are, and why that
-// backend has none or how it is loaded.
+// Finds a device by name. Throws UsageError for an unknown name, with |option|, the devices
+// present, and why the named backend has no device or how to load the backend.
 Device find_device(const std::string& option, const std::string& name);
-// The JSON |text| that libkeel wrote. std::runtime_error, which says what is wrong, for any other.
+// Parses JSON |text| written by libkeel. Throws std::runtime_error, with the parser's message, for
+// invalid JSON.
 Json json_of(const std::string& text);
 
 void print(const std::string& text);
-// Indented, and a newline. Text that is not UTF-8 is repaired.
+// Prints |json| indented, with a final newline. Invalid UTF-8 is replaced.
 void print_json(const Json& json);
 
 // "a, b, c"; "none" for an empty list.

@@ -29,7 +29,7 @@ using tensorfile::TensorComparison;
 
 constexpr size_t kShown = 20;  // tensors, unless all are asked for
 constexpr int kPart = 1;
-constexpr int kIncomplete = 3;  // what was compared is the same
+constexpr int kIncomplete = 3;  // all compared tensors are equal
 
 struct CompareOptions {
   std::string a, b;
@@ -39,13 +39,13 @@ struct CompareOptions {
   std::string json;
 };
 
-// What two runs are to each other.
+// The result of comparing two runs.
 struct Findings {
-  // Files that one lacks are none. |tensors|: with those that are left out.
+  // Files missing on one side do not count. |tensors| includes those left out.
   uint64_t tensors = 0, equal = 0, close = 0, apart = 0;
-  uint64_t steps = 0;                       // files of both folders
-  std::optional<TensorComparison> first;    // that parts
-  std::vector<TensorComparison> differing;  // in the order in which they came to be
+  uint64_t steps = 0;                       // files present in both folders
+  std::optional<TensorComparison> first;    // that differs
+  std::vector<TensorComparison> differing;  // in order of computation
   std::vector<TensorComparison> left_out;   // likewise
 
   uint64_t compared() const { return tensors - left_out.size(); }
@@ -91,13 +91,13 @@ const char* name_of(Outcome outcome) {
   return "?";
 }
 
-// "step_2.safetensors: layers.3.query.weight", or a part of it.
+// Returns "step_2.safetensors: layers.3.query.weight", or only the file or the tensor.
 std::string full_name(const TensorComparison& each) {
   if (each.file.empty()) return printable(each.name);
   return printable(each.name.empty() ? each.file : each.file + ": " + each.name);
 }
 
-// Integers that no double tells from their neighbours.
+// Returns whether |value| is an integer that a double cannot distinguish from its neighbours.
 bool is_long_integer(long double value) {
   return std::abs(value) > 0x1p53L && value >= -0x1p63L && value < 0x1p64L &&
          std::trunc(value) == value;
@@ -113,7 +113,7 @@ std::string place_text(const Place& place) {
   return shape_text(place.index);
 }
 
-// A file may name any dtype.
+// Shortens the dtype: a file may contain any text.
 std::string dtype_text(const std::string& dtype) {
   constexpr size_t kLongest = 24;
   return printable(dtype.substr(0, kLongest)) + (dtype.size() > kLongest ? "..." : "");
@@ -133,7 +133,7 @@ std::string unlike_text(const Difference& difference) {
                      value_text(first.b));
 }
 
-// What no figure tells.
+// Text for outcomes without a figure.
 std::string remark(const TensorComparison& each) {
   switch (each.outcome) {
     case Outcome::kShapes:
@@ -177,7 +177,7 @@ void print_table(const Findings& findings, bool all) {
     std::partial_sort(shown.begin(), worst, shown.end(), [](const auto* x, const auto* y) {
       const double excess_x = x->excess();
       const double excess_y = y->excess();
-      return excess_x != excess_y ? excess_x > excess_y : x < y;  // then in the order of the runs
+      return excess_x != excess_y ? excess_x > excess_y : x < y;  // ties in run order
     });
     shown.erase(worst, shown.end());
   }
@@ -194,7 +194,7 @@ void print_table(const Findings& findings, bool all) {
   print("\n");
 }
 
-// Above the verdict: that of a run is its last line.
+// Printed above the verdict, which is the last line of a run.
 void print_left_out(const Findings& findings, bool all) {
   if (findings.left_out.empty()) return;
   print(
@@ -218,7 +218,7 @@ std::string tensors_text(const Findings& findings) {
   return findings.steps < 2 ? text : fmt::format("{} of {} steps", text, findings.steps);
 }
 
-// Why the first that parts does.
+// Explains why the first differing tensor differs.
 std::string reason(const TensorComparison& first) {
   switch (first.outcome) {
     case Outcome::kOnlyInA:
@@ -239,7 +239,7 @@ std::string reason(const TensorComparison& first) {
       place_text(at), value_text(at.a), value_text(at.b));
 }
 
-// Behind the verdict on the others; empty where nothing is left out.
+// Appended to the verdict; empty if nothing is left out.
 std::string left_out_text(const Findings& findings) {
   const size_t count = findings.left_out.size();
   if (count == 0) return {};
@@ -275,7 +275,7 @@ std::string verdict(const Findings& findings) {
 
 // ---- JSON
 
-// Infinities and NaN are no numbers of JSON.
+// JSON has no infinities and no NaN.
 Json number(double value) {
   if (std::isfinite(value)) return value;
   return fmt::format("{}", value);
@@ -359,14 +359,14 @@ int run(const CompareOptions& options) {
     try {
       json.write(all.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + '\n');
     } catch (const std::runtime_error& error) {
-      throw UsageError(error.what());  // 1 would say that the runs part
+      throw UsageError(error.what());  // exit code 1 would mean that the runs differ
     }
   }
   if (findings.first) return kPart;
   return findings.left_out.empty() ? 0 : kIncomplete;
 }
 
-// CLI11's own numbers take NaN.
+// CLI11's own numbers accept NaN.
 std::string check_tolerance(const std::string& text) {
   double value = 0;
   const bool is_tolerance =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `keel compare`: the first tensor in which two runs part.
+// `keel compare`: finds the first tensor in which two runs differ.
 #ifndef KEEL_CLI_COMPARE_H_
 #define KEEL_CLI_COMPARE_H_
 
@@ -9,7 +9,7 @@ class App;
 
 namespace keel::cli {
 
-// |exit_code| becomes 1 where they part. What cannot be compared is a UsageError.
+// |exit_code| becomes 1 if the runs differ. Throws UsageError for files that cannot be compared.
 void add_compare_command(CLI::App& app, int* exit_code);
 
 }  // namespace keel::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `keel compare` as a user sees it: what it says of two runs, and its exit codes.
+// Tests `keel compare` as a user sees it: output and exit codes.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -21,7 +21,7 @@ using nlohmann::json;
 
 class Compare : public testing::Test {
  protected:
-  // A step of a run of two layers, the second of which has |value|.
+  // Writes a step of a run with two layers; |value| is in the second.
   std::string step(const std::string& name, float value) {
     folder_.add("embedding", {1, 2, 3});
     folder_.add("layers.0.output", {1, 2, 3});
@@ -126,7 +126,7 @@ TEST_F(Compare, SaysHowManyItDoesNotShow) {
   EXPECT_EQ(lines(keel({"compare", path("a"), path("b"), "--all"}).out).size(), 28U);
 }
 
-// No double is 2^53 + 1, nor the largest of either kind.
+// A double cannot represent 2^53 + 1, nor the largest integer of either type.
 TEST_F(Compare, LongIntegersAreToldToTheLastDigit) {
   const auto write = [&](const std::string& name, int64_t step, uint64_t hash, int64_t least) {
     folder_.add_as("I64", "step", std::vector<int64_t>{step});
@@ -150,7 +150,7 @@ TEST_F(Compare, LongIntegersAreToldToTheLastDigit) {
   EXPECT_EQ(place(2).at("b"), INT64_MIN);
 }
 
-// They may be anything, also what a terminal obeys.
+// Names are arbitrary and may contain terminal escapes.
 TEST_F(Compare, NamesDoNothingToATerminal) {
   const std::string name = "layers.0.\x1b[2Jweight\n\u009b1m\"\u00e4";
   for (const float value : {1.0F, 2.0F}) {
@@ -177,7 +177,7 @@ TEST_F(Compare, NamesDoNothingToATerminal) {
   EXPECT_TRUE(contains(refused.error, "layers.0.\\x1b[2J")) << refused.error;
 }
 
-// "scale" is of a dtype whose values Keel does not know.
+// Keel does not know the values of the dtype of "scale".
 TEST_F(Compare, WhatIsLeftOutIsNamedAndKeepsTheRunsFromBeingTheSame) {
   const auto write = [&](const std::string& name, uint8_t scale, float weight, int scales = 1) {
     for (int i = 0; i < scales; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `keel conform perf` as a user sees it. No test here says how fast anything is.
+// Tests `keel conform perf` as a user sees it. No test judges speed.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -46,7 +46,7 @@ TEST(ConformPerfTest, JsonHasEachFigureWithItsRoof) {
     EXPECT_GT(roof.at("value"), 0.0) << figure;
     EXPECT_GT(roof.at("ratio"), 0.0) << figure;
   }
-  // The CPU claims all that is measured.
+  // The CPU supports everything that is measured.
   EXPECT_EQ(report.at("left_out"), json::array());
   for (const char* wanted :
        {"latency/enqueue/fill", "latency/enqueue/operator", "latency/fill_and_wait",

@@ -18,10 +18,10 @@ namespace {
 struct DeviceRow {
   std::string name;
   std::string backend;
-  std::optional<keel_device_info> info;      // nothing where it could not be opened
-  std::optional<keel_device_health> health;  // nothing where its plugin cannot tell
+  std::optional<keel_device_info> info;      // nothing if the device cannot be opened
+  std::optional<keel_device_health> health;  // nothing if the plugin does not report health
   uint32_t chip = 0;                         // with |info|
-  std::string error;                         // and why
+  std::string error;                         // why the device cannot be opened
 };
 
 std::optional<keel_device_health> health_of(const Device& device) {
@@ -32,7 +32,7 @@ std::optional<keel_device_health> health_of(const Device& device) {
   }
 }
 
-// Devices come in the order of their backends.
+// Lists devices in the order of their backends.
 std::vector<DeviceRow> list_devices(const std::vector<keel_backend_info>& all_backends) {
   std::vector<DeviceRow> rows;
   for (const keel_backend_info& backend : all_backends) {
@@ -67,7 +67,7 @@ const char* type_name(keel_device_type type) {
   }
 }
 
-// The names of abi.h, in the order of their bits.
+// Returns abi.h's capability names, in the order of their bits.
 std::vector<std::string> claim_names(uint64_t claims) {
   static constexpr const char* kNames[] = {
       "pinned",  "managed", "host_register", "host_alias",  "export",      "peer_copy",
@@ -86,7 +86,7 @@ std::string memory_text(uint64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
-// "ok", or what is wrong.
+// Returns "ok", or the problem.
 std::string health_text(const keel_device_health& health) {
   std::string text = health.ok == 0 ? "not to be used" : health.throttled != 0 ? "throttled" : "ok";
   if (health.corrected_ecc != 0) {
@@ -96,7 +96,7 @@ std::string health_text(const keel_device_health& health) {
   return text;
 }
 
-// One sentence for a backend.
+// Returns a backend's status in one sentence.
 std::string status_text(const keel_backend_info& backend) {
   if (backend.status != KEEL_OK) {
     return fmt::format("{}: {}", keel_status_name(backend.status), backend.reason);
@@ -145,7 +145,7 @@ Json to_json(const keel_backend_info& backend) {
           {"reason", backend.reason}};
 }
 
-// A chip's line with what its first way in says, or the lines of a further way.
+// Returns a chip's line with its first device's data, or the lines of a further device of the chip.
 std::string device_text(const DeviceRow& row, bool is_first_way) {
   if (!row.info) return fmt::format("{:<14} cannot be opened: {}\n", row.name, row.error);
   const keel_device_info& info = *row.info;
@@ -167,7 +167,7 @@ void print_tables(const std::vector<DeviceRow>& rows,
   for (size_t i = 0; i < rows.size(); ++i) {
     if (is_listed[i]) continue;
     text += device_text(rows[i], /*is_first_way=*/true);
-    // The other ways into the same chip.
+    // Other devices of the same chip.
     for (size_t j = i + 1; j < rows.size() && rows[i].info; ++j) {
       if (!rows[j].info || rows[j].chip != rows[i].chip) continue;
       is_listed[j] = true;

@@ -27,7 +27,7 @@ bool is_over(const Json& operation) {
   return state == "done" || state == "failed";
 }
 
-// Of an operation that reduces.
+// Returns the reduction, for operations that reduce.
 std::string reduction_text(const Json& operation) {
   const std::string name = operation.at("operation");
   const bool reduces = name.starts_with("reduce") || name == "all_reduce";
@@ -43,12 +43,12 @@ std::string duration_text(const Json& us) {
   return fmt::format("{:.0f} min", value / 60e6);
 }
 
-// How far a rank has come: the first operation that is not over, or none after the last.
+// A rank's progress: its first unfinished operation, or the position after the last one.
 struct Position {
   enum Stage { kNotCalled, kQueued, kRunning };
   uint64_t sequence = 0;
   Stage stage = kNotCalled;
-  std::string operation;  // its name; kNotCalled: that of the one before
+  std::string operation;  // name; for kNotCalled the previous operation's
 
   auto order() const { return std::tuple(sequence, stage); }
 };
@@ -75,7 +75,7 @@ Position position_of(const Json& rank) {
   return {};
 }
 
-// "rank 3 is", "ranks 1, 2 are"
+// Returns "rank 3 is", "ranks 1, 2 are".
 std::string ranks_text(const std::vector<uint32_t>& ranks, const char* one, const char* several) {
   return fmt::format("rank{} {} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "),
                      ranks.size() == 1 ? one : several);
@@ -184,7 +184,7 @@ std::string flight_findings(const Json& communicator) {
     text += fmt::format("the process of {}\n", ranks_text(ended, "has ended", "has ended"));
   }
   const uint32_t world = communicator.at("world");
-  // One file alone is not about the others.
+  // A single file allows no comparison with other ranks.
   if (positions.size() > 1 && positions.size() < world) {
     std::vector<uint32_t> missing;
     constexpr size_t kShown = 16;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `keel flight`: what the flight recorders of a job wrote down.
+// `keel flight`: prints the records of a job's flight recorders.
 #ifndef KEEL_CLI_FLIGHT_H_
 #define KEEL_CLI_FLIGHT_H_
 
@@ -15,9 +15,9 @@ namespace keel::cli {
 
 void add_flight_command(CLI::App& app);
 
-// A sentence a line: which ranks of |communicator| (an element of "communicators" in what
-// keel_flight_read returns) are behind the others, which have ended and which have no file.
-// Empty where there is nothing to say.
+// Returns one sentence per line: which ranks of |communicator| (an element of "communicators" in
+// the result of keel_flight_read) are behind, which have ended and which have no file. Empty
+// without findings.
 std::string flight_findings(const Json& communicator);
 
 }  // namespace keel::cli

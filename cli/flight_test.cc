@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is behind, of what flight recorders wrote down; and the command on a real job's files.
+// Tests the findings about ranks that are behind, and the command on a real job's files.
 #include "cli/flight.h"
 
 #include <gtest/gtest.h>
@@ -85,8 +85,8 @@ TEST(FlightFindings, TheEndedAndTheMissing) {
 
 // ---- the command -------------------------------------------------------------------
 
-// One of a job's two ranks, in a process of its own: both broadcast, and rank 0 alone goes on to
-// an all_reduce. Writes a byte to |ready| then, and waits to be killed.
+// One of a job's two ranks, in its own process: both ranks broadcast, then only rank 0 calls an
+// all_reduce. Writes a byte to |ready|, then waits to be killed.
 [[noreturn]] void run_rank(int rank, const std::string& meeting, int ready) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const std::string number = std::to_string(rank);
@@ -127,7 +127,7 @@ class FlightCommand : public ::testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  // Ends the test where the ranks do not get as far as run_rank has it.
+  // Fails the test if the ranks do not reach the end of run_rank.
   void SetUp() override {
     std::array<int, 2> ready{};
     ASSERT_EQ(pipe(ready.data()), 0);
@@ -155,14 +155,14 @@ class FlightCommand : public ::testing::Test {
     return "rank " + std::to_string(rank) + " on cpu:0, process " + std::to_string(pid);
   }
 
-  // What `keel flight` says of |where|.
+  // Returns the output of `keel flight` for |where|.
   static std::string said_of(const std::string& where) {
     const Result result = testing::keel({"flight", where});
     EXPECT_EQ(result.exit_code, 0) << result.error;
     return result.out;
   }
 
-  // The first line of |text| that has |part|, its words.
+  // Returns the words of the first line of |text| that contains |part|.
   static std::vector<std::string> words_of_line(const std::string& text, const std::string& part) {
     std::vector<std::string> words;
     for (const std::string& line : lines(text)) {
@@ -193,7 +193,7 @@ TEST_F(FlightCommand, OfAJobThatHangsTheOneBehindIsNamed) {
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_TRUE(contains(text, "\n" + rank_line(rank, pids_[rank]) + "\n")) << text;
   }
-  // Of rank 0, which is printed first.
+  // Rank 0's line, which is printed first.
   const auto words = words_of_line(text, "  all_reduce ");
   ASSERT_GE(words.size(), 7U) << text;
   EXPECT_EQ(std::vector(words.begin(), words.begin() + 6),

@@ -65,14 +65,14 @@ struct Pipe {
   }
 };
 
-// Lines of one process, prefixed, to one of this process's own outputs.
+// Copies the lines of one process, with a prefix, to stdout or stderr.
 class LabelledOutput {
  public:
   LabelledOutput(Fd from, std::FILE* to, uint32_t rank)
       : from_(std::move(from)), to_(to), label_(fmt::format("[{}] ", rank)) {}
 
   int fd() const { return from_.get(); }
-  // Reads what there is. At the end the last line is finished.
+  // Reads the available output. At end of file, finishes the last line.
   void read_some() {
     std::array<char, 65536> block;
     const ssize_t got = ::read(from_.get(), block.data(), block.size());
@@ -105,7 +105,7 @@ class LabelledOutput {
   std::string rest_;
 };
 
-// The signals that the job's loop reads instead of being interrupted by them.
+// Blocks signals so that the job's loop reads them from a descriptor.
 class Signals {
  public:
   Signals() {
@@ -125,7 +125,7 @@ class Signals {
 
   int fd() const { return fd_.get(); }
   void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  // 0: none is waiting.
+  // Returns the next pending signal; 0 if none.
   int next() const {
     signalfd_siginfo info;
     return ::read(fd_.get(), &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo)
@@ -176,14 +176,14 @@ class Job {
       look_at_clock();
     }
     for (LabelledOutput& each : outputs_) {
-      // What is left; processes that fled their group may hold the other end.
+      // Reads the remaining output. Processes that left their group may keep the pipe open.
       while (each.fd() >= 0 && has_input(each.fd())) each.read_some();
     }
     return code_.value_or(0);
   }
 
  private:
-  // In the child, which has one thread: what follows a fork may allocate.
+  // Runs in the child. The parent had one thread at the fork, so allocation is safe.
   [[noreturn]] void become(uint32_t rank, pid_t parent, int out, int error, int failed) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -196,7 +196,7 @@ class Job {
     setenv("KEEL_LOCAL_RANK", std::to_string(rank).c_str(), 1);
     setenv("KEEL_LOCAL_WORLD", world.c_str(), 1);
     setenv("KEEL_MEETING", meeting_.c_str(), 1);
-    // A terminal stops whoever reads from it in a group that is not in its foreground.
+    // A terminal stops a background process group that reads from it.
     if (rank != 0 || isatty(STDIN_FILENO)) {
       const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
       if (nothing >= 0) dup2(nothing, STDIN_FILENO);
@@ -213,7 +213,7 @@ class Job {
     _exit(told == sizeof(reason) ? kCannotStart : kCannotStart - 1);
   }
 
-  // Where that is forbidden the process runs where it may.
+  // If binding is forbidden, the process keeps its cores.
   void bind(uint32_t rank) const {
     cpu_set_t usable;
     CPU_ZERO(&usable);
@@ -238,7 +238,7 @@ class Job {
       become(rank, parent, out ? out->write.get() : -1, error ? error->write.get() : -1,
              failed.write.get());
     }
-    setpgid(pid, pid);  // as the child does: whoever is first
+    setpgid(pid, pid);  // parent and child both call it: no race
     pids_.push_back(pid);
     ++running_;
     if (out) {
@@ -266,7 +266,7 @@ class Job {
       entries.push_back({outputs_[i].fd(), POLLIN, 0});
       of.push_back(i);
     }
-    // At most a second, so that nothing depends on no signal being lost.
+    // At most a second, so that a lost signal causes no hang.
     int64_t wait_ms = 1000;
     for (const auto& end : {deadline_, kill_at_}) {
       if (!end) continue;
@@ -290,7 +290,7 @@ class Job {
     }
   }
 
-  // The first failure ends the job.
+  // Ends the job on the first failure.
   void fail(int code, const std::string& text) {
     if (code_) return;
     code_ = code;
@@ -309,7 +309,7 @@ class Job {
           info.si_pid == 0) {
         continue;
       }
-      // Before its number, which is the group's too, can be used again.
+      // Before waitpid frees the number, which is also the group's, for reuse.
       kill(-pid, SIGKILL);
       waitpid(pid, nullptr, 0);
       pids_[rank] = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes of a job on this host: started together, ended together.
+// The processes of a job on this host, started together and ended together.
 #ifndef KEEL_CLI_LOCAL_JOB_H_
 #define KEEL_CLI_LOCAL_JOB_H_
 
@@ -12,24 +12,24 @@ namespace keel::cli {
 
 struct LocalJob {
   uint32_t processes = 1;
-  std::vector<std::string> command;       // program, found as a shell does, and arguments
+  std::vector<std::string> command;       // program, looked up like a shell, and arguments
   std::chrono::milliseconds timeout{0};   // 0: none
   std::chrono::milliseconds grace{5000};  // from SIGTERM to SIGKILL
   bool label = false;                     // "[rank] " before each line of output
-  bool bind = false;                      // each process to an even share of the cores
+  bool bind = false;                      // bind each process to an even share of cores
 };
 
-// Exit code of a job that ran past its timeout.
+// Exit code of a job that exceeded its timeout.
 inline constexpr int kTimedOutCode = 124;
 
-// Runs |job| with KEEL_RANK, KEEL_WORLD, KEEL_LOCAL_RANK, KEEL_LOCAL_WORLD and KEEL_MEETING in
-// the environment of each process. The first that fails is named on stderr with the reason;
-// then, as when the time is over, the others get SIGTERM, and SIGKILL |grace| later. Returns its
-// exit code (128 + the signal that killed it; 127 where the program cannot be started), 0 when
-// all ended well. SIGINT, SIGTERM and SIGHUP are passed on; a second one kills. Whatever a
-// process leaves in its process group is killed when it ends; all die if this one is killed.
-// Throws std::runtime_error where processes or pipes cannot be made. To be called from the
-// main thread, while there is no other.
+// Runs |job| with KEEL_RANK, KEEL_WORLD, KEEL_LOCAL_RANK, KEEL_LOCAL_WORLD and KEEL_MEETING in the
+// environment of each process. The first failing process is named on stderr with the reason. After
+// a failure or the timeout, the remaining processes get SIGTERM, and SIGKILL |grace| later. Returns
+// the exit code of the first failed process (128 + the signal that killed the process; 127 if the
+// program cannot be started), kTimedOutCode after a timeout, 0 if all succeeded. SIGINT, SIGTERM
+// and SIGHUP are forwarded; a second signal kills the processes. When a process ends, the rest of
+// its process group is killed; all processes die if this one is killed. Throws std::runtime_error
+// if processes or pipes cannot be created. Call from the main thread, while no other thread exists.
 int run_local_job(const LocalJob& job);
 
 }  // namespace keel::cli

@@ -24,7 +24,7 @@
 namespace {
 
 #ifdef KEEL_CLI_CONFORM
-// Adds --emulated to a command, or to the commands under it.
+// Adds --emulated to a command, or to its subcommands.
 void add_emulated_flag(CLI::App& command) {
   const auto below = command.get_subcommands({});
   for (CLI::App* each : below) add_emulated_flag(*each);
@@ -64,7 +64,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);  // runs the command
   } catch (const CLI::RequiredError& error) {
-    // CLI11 says only what is missing, also for a word that it could not place.
+    // CLI11 reports only what is missing, even for a word that it could not match.
     for (const std::string& word : app.remaining(/*recurse=*/true)) {
       std::fprintf(stderr, "'%s' was not expected here\n", word.c_str());
     }
@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
   try {
     const int exit_code = run(argc, argv);
     const bool flushed = std::fflush(stdout) == 0;
-    if (flushed && std::ferror(stdout) == 0) return exit_code;  // an earlier write may have failed
+    if (flushed && std::ferror(stdout) == 0) return exit_code;  // checks earlier writes too
     std::perror("keel: standard output");
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "keel: out of memory\n");

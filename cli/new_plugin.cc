@@ -22,16 +22,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Stands for the plugin's name in the templates.
+// Placeholder for the plugin's name in the templates.
 constexpr std::string_view kTemplateName = "skeleton";
-// As core has it: names of devices, "NAME:0", have to fit their fields.
+// Same limit as in core: device names, "NAME:0", must fit their fields.
 constexpr size_t kLongestName = 31;
 constexpr std::array<std::string_view, 6> kOwnNames = {"cpu",  "cuda",     "sim",
                                                        "simt", "skeleton", "vulkan"};
 
 struct TemplateFile {
   const char* source;       // in share/keel/skeleton
-  const char* destination;  // in the project; with kTemplateName for the plugin's name
+  const char* destination;  // in the project; kTemplateName is replaced
 };
 constexpr TemplateFile kFiles[] = {
     {"skeleton.cc", "skeleton.cc"},      {"project/CMakeLists.txt", "CMakeLists.txt"},
@@ -69,8 +69,8 @@ std::string replace_all(std::string text, std::string_view from, std::string_vie
   return text;
 }
 
-// Where the templates lie, and what CMAKE_PREFIX_PATH finds Keel by: the folder over that of the
-// program, in an installation, in a bundle, and in the build folder.
+// Returns the folder that contains the templates and that CMAKE_PREFIX_PATH uses to find Keel: the
+// parent of the program's folder, in an installation, a bundle and a build folder.
 fs::path own_prefix() {
   return fs::read_symlink("/proc/self/exe").parent_path().parent_path();
 }
@@ -107,7 +107,8 @@ void make_project(const NewPluginOptions& options) {
   const auto filled_in = [&](const std::string& text) {
     return replace_all(text, kTemplateName, options.name);
   };
-  // All are read before the first is written: without templates no folder is left behind.
+  // All templates are read before the first file is written, so that no folder is left without
+  // them.
   std::array<std::string, std::size(kFiles)> texts;
   for (size_t i = 0; i < texts.size(); ++i) {
     texts[i] = filled_in(read_template(prefix / "share/keel/skeleton" / kFiles[i].source));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `keel new-plugin`: the project of a plugin that is built out of Keel's tree.
+// `keel new-plugin`: creates the project of a plugin that is built outside Keel's tree.
 #ifndef KEEL_CLI_NEW_PLUGIN_H_
 #define KEEL_CLI_NEW_PLUGIN_H_
 
@@ -9,9 +9,9 @@ class App;
 
 namespace keel::cli {
 
-// A name that no plugin can have, and a folder that exists, are UsageErrors. A file that cannot be
-// written is a std::filesystem::filesystem_error or std::runtime_error; the folder is left as far
-// as it was written.
+// Throws UsageError for an invalid plugin name or an existing folder. Throws
+// std::filesystem::filesystem_error or std::runtime_error for a file that cannot be written; files
+// written so far remain.
 void add_new_plugin_command(CLI::App& app);
 
 }  // namespace keel::cli

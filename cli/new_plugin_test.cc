@@ -27,7 +27,7 @@ class NewPluginTest : public ::testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   std::string in(const std::string& name) const { return folder_ / name; }
-  // Whether a command of a shell succeeds; what it prints is shown where it does not.
+  // Returns whether a shell command succeeds; prints its output if it fails.
   bool runs(const std::string& command) const {
     const std::string printed = in("printed");
     const bool succeeded = std::system((command + " >" + printed + " 2>&1").c_str()) == 0;

@@ -44,7 +44,7 @@ bool is_ordinary(const Case& each) {
          std::ranges::all_of(each.in_place, [](int32_t input) { return input < 0; });
 }
 
-// The smallest case of at least kEnough elements in all, else the largest.
+// Prefers the smallest case of at least kEnough elements in total, else the largest case.
 bool is_better(const Case& a, const Case& b) {
   constexpr int64_t kEnough = 64;
   const int64_t a_count = element_count(a);
@@ -67,8 +67,8 @@ bool parse(std::string_view text, Number* out_number) {
   return parsed.ec == std::errc() && parsed.ptr == end;
 }
 
-// "64x128"; nothing for a text that is no shape, or a shape beyond any memory, whose strides
-// need not fit an integer.
+// Parses "64x128". Returns nothing for invalid text, or for a shape larger than any memory, whose
+// strides may overflow.
 std::optional<std::vector<int64_t>> parse_shape(std::string_view text) {
   constexpr int64_t kMostElements = int64_t{1} << 48;
   std::vector<int64_t> shape;
@@ -154,8 +154,8 @@ std::vector<Case> representative_cases(const Schema& schema) {
 std::string dtype_label(const Case& each) {
   const size_t begin = each.id.find('/') + 1;  // "matmul/bf16_f32/nn/..."
   std::string label = each.id.substr(begin, each.id.find('/', begin) - begin);
-  // An id names the first input's dtype and the first output's, which another combination of
-  // the operator may have too: then the input that makes the difference is named as well.
+  // An id contains the dtypes of the first input and the first output. If an earlier combination
+  // has the same two, the label adds the first input that differs.
   const Schema& schema = *ops::find_schema(each.op);
   const ops::DtypeCombination& own = schema.dtypes[each.combination];
   for (const ops::DtypeCombination& earlier : schema.dtypes.first(each.combination)) {
@@ -187,7 +187,7 @@ Case make_case(const Schema& schema, const CaseOptions& options) {
 
 OpCall make_call(const Case& each) {
   std::vector<keel_tensor> tensors;
-  tensors.reserve(each.inputs.size() + each.outputs.size());  // operands point into it
+  tensors.reserve(each.inputs.size() + each.outputs.size());  // operands point into the vector
   const auto operands = [&](const std::vector<CaseTensor>& from) {
     std::vector<Operand> list;
     for (const CaseTensor& tensor : from) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of operators without memory, for asking what would run them.
+// Operator calls on tensors without memory, to query which kernel would run them.
 #ifndef KEEL_CLI_OP_QUESTION_H_
 #define KEEL_CLI_OP_QUESTION_H_
 
@@ -12,27 +12,27 @@
 
 namespace keel::cli {
 
-// UsageError, which lists the operators, for a name that is none.
+// Throws UsageError, listing the operators, for an unknown name.
 const ops::Schema& find_op(const std::string& name);
 
-// One case a dtype combination of the operator, in its order: dense, aligned, small but
-// more than a few elements, so that what a backend says of it holds for ordinary calls.
+// Returns one case per dtype combination, in the operator's order: dense, aligned, and small but
+// with more than a few elements, so that a backend's answer holds for ordinary calls.
 std::vector<ops::Case> representative_cases(const ops::Schema& schema);
 
-// "f32", or "bf16_f32" where the result has another dtype; "f32_g_bf16" for one that only
-// input g tells from an earlier one. Unique within the operator.
+// Returns "f32", or "bf16_f32" if the result has another dtype, or "f32_g_bf16" if only input g
+// distinguishes the combination from an earlier one. Unique within the operator.
 std::string dtype_label(const ops::Case& each);
 
-// What the command line changes about a case.
+// Changes to a case from the command line.
 struct CaseOptions {
   std::string dtype;                    // a dtype_label; empty: the first
   std::vector<std::string> shapes;      // inputs, then outputs: "64x128", "scalar", "none"
   std::vector<std::string> attributes;  // "trans_b=1"
 };
-// UsageError for a dtype, a shape or an attribute that is none, with those there are.
+// Throws UsageError, listing the valid ones, for an unknown dtype or attribute or an invalid shape.
 ops::Case make_case(const ops::Schema& schema, const CaseOptions& options);
 
-// The call, its tensors without memory.
+// Makes the call; its tensors have no memory.
 OpCall make_call(const ops::Case& each);
 
 }  // namespace keel::cli

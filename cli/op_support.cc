@@ -13,8 +13,8 @@
 namespace keel::cli {
 namespace {
 
-// What a backend said to the cases of one combination of dtypes, strided tensors aside: those
-// are a matter of the kernel, not of the dtype.
+// A backend's answers to the cases of one dtype combination, without strided tensors: strides
+// depend on the kernel, not on the dtype.
 struct Answers {
   bool takes = false;
   bool refuses = false;

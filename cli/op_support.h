@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which backend computes which operator: backends are asked call by call, without memory.
+// Finds out which backend computes which operator: queries backends call by call, without memory.
 #ifndef KEEL_CLI_OP_SUPPORT_H_
 #define KEEL_CLI_OP_SUPPORT_H_
 
@@ -11,20 +11,22 @@
 
 namespace keel::cli {
 
-// A backend, asked through its first device.
+// A backend, queried through its first device.
 struct Column {
   std::string backend;
   Device device;
 };
 
-// Every backend that has a device, or the one that is |wanted|; an Error where there is none.
+// Returns every backend with a device, or only |wanted|. Throws UsageError for an unknown backend,
+// Error if there is no device.
 std::vector<Column> support_columns(const std::string& wanted);
 
-// Nothing where only another backend's kernel could run the call, or none.
+// Returns the backend's plan for |call|; nothing if only another backend's kernel, or none, could
+// run the call.
 std::optional<keel_op_plan> own_plan(const OpCall& call, Device device);
 
-// Of each operator the combinations of dtypes that each backend computes, as a table in
-// Markdown: every one of conformance's cases is asked about.
+// Returns a Markdown table of the dtype combinations of each operator that each backend computes.
+// Queries every conformance case.
 std::string support_markdown(std::span<const Column> columns);
 
 }  // namespace keel::cli

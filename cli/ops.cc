@@ -32,8 +32,8 @@ struct Row {
   const ops::Schema* schema;
   ops::Case example;
   std::string dtype;
-  bool required;                                   // of a backend that claims operators
-  std::vector<std::optional<keel_op_plan>> plans;  // a column; nothing: missing
+  bool required;                                   // of backends with the ops capability
+  std::vector<std::optional<keel_op_plan>> plans;  // one per column; nothing: unsupported
 };
 
 struct ListOptions {
@@ -123,10 +123,10 @@ void print_list_json(const std::vector<Row>& rows, const std::vector<Column>& co
   print_json(out);
 }
 
-// Says on standard error what the page will lack.
+// Prints the backends missing from the page to standard error.
 void print_markdown(const ListOptions& options) {
 #ifdef KEEL_CLI_CONFORM
-  // The page is of the backends, not of this machine's chips.
+  // The page documents the backends, not this machine's chips.
   std::string none;
   conformance::use_emulated_libraries(&none);
 #endif
@@ -225,7 +225,7 @@ void run_explain(const ExplainOptions& options) {
     text = call.explain(device);
   } catch (const Error& error) {
     if (error.status() != KEEL_INVALID_ARGUMENT) throw;
-    throw UsageError(keel_last_error());  // shapes or attributes do not fit the operator
+    throw UsageError(keel_last_error());  // shapes or attributes do not fit
   }
   options.json ? print_explain_json(each, call, device, text) : print(text);
 }

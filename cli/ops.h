@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// keel ops: which operators run where, and why.
+// keel ops: shows where operators run, and why.
 #ifndef KEEL_CLI_OPS_H_
 #define KEEL_CLI_OPS_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `keel ops list`: what it says of each backend, and the page that is made of that.
+// Tests `keel ops list`: its output for each backend, and the page generated from the list.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using keel::cli::testing::lines;
 using keel::cli::testing::Result;
 using nlohmann::json;
 
-// The project's backends with operators, as docs/operators.md has them.
+// The project's backends with operators, in the order of docs/operators.md.
 constexpr const char* kBackends[] = {"cpu", "cuda", "vulkan"};
 
 const json* find_named(const json& list, const std::string& key, const std::string& value) {
@@ -33,18 +33,19 @@ const json* find_named(const json& list, const std::string& key, const std::stri
   return nullptr;
 }
 
-// |arguments|, so that backend |name| is asked wherever it can be: a GPU's on the emulated chip.
+// Returns |arguments| such that backend |name| is available if possible: for a GPU, on the emulated
+// chip.
 std::vector<std::string> asking(const std::string& name, std::vector<std::string> arguments) {
   if (name == "cuda") arguments.emplace_back("--emulated");
   return arguments;
 }
 
 struct Presence {
-  std::string device;    // its description
-  std::string why_none;  // in place of it
+  std::string device;    // description of the device
+  std::string why_none;  // the reason if there is none
 };
 
-// Of the first device of backend |name| that has operators.
+// Describes the first device of backend |name| with operators.
 Presence presence(const std::string& name) {
   const Result result = keel(asking(name, {"devices", "--json"}));
   if (result.exit_code != 0) return {{}, result.error};
@@ -102,7 +103,7 @@ TEST(CliOpsList, ADtypeHasOneNameInItsOperator) {
   for (const json& row : out.at("ops")) {
     EXPECT_TRUE(names.emplace(row.at("op"), row.at("dtype")).second) << row.dump();
   }
-  // What only its gradient tells from the other.
+  // A combination that differs from another one only in the gradient.
   const Result adamw =
       keel({"ops", "explain", "adamw", "--device", "cpu", "--dtype", "f32_g_bf16", "--json"});
   ASSERT_EQ(adamw.exit_code, 0) << adamw.error;
@@ -126,7 +127,7 @@ TEST(CliOpsList, BackendWithoutDeviceCannotBeAsked) {
 
 // ---- the page ----------------------------------------------------------------------
 
-// What is before and behind the table of the backends, and the table's rows, their cells.
+// The text around the table of backends, and the table's rows, split into cells.
 struct Page {
   std::string text;
   std::vector<std::vector<std::string>> rows;
@@ -158,7 +159,7 @@ Page written_page() {
   return page_of({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
 }
 
-// One column, by its head; empty where there is none.
+// Returns the column with the given head; empty if there is none.
 std::vector<std::string> column_of(const Page& page, const std::string& head) {
   std::vector<std::string> column;
   if (page.rows.empty()) return column;
@@ -212,7 +213,7 @@ TEST(CliOpsMarkdown, ABackendThatCannotBeAskedIsNamedWithTheReason) {
       << result.error;
 }
 
-// A plugin that has fill, add and cast, and of those little more than it must.
+// A plugin with fill, add and cast, and little more of these than required.
 TEST(CliOpsMarkdown, GapsAreShown) {
   const auto plugin = std::filesystem::path(std::getenv("KEEL_TEST_BIN")).parent_path() / "tests" /
                       "faulty" / "libfaulty_none.so";

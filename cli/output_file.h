@@ -7,16 +7,16 @@
 
 namespace keel::cli {
 
-// Made before the work, for a path that cannot be written to show then. Until the work is done,
-// the results of the run before stay.
+// Constructed before the work, so that a path that cannot be written fails early. The results of
+// the previous run remain until write().
 class OutputFile {
  public:
-  // UsageError, naming |option|, the file and the reason, where it cannot be written. An empty
-  // |path|: there is no file.
+  // Throws UsageError, naming |option|, the file and the reason, if the file cannot be written.
+  // With an empty |path| there is no file.
   OutputFile(std::string option, std::string path);
 
-  // Replaces the file as a whole, if there is one. std::runtime_error, naming the same, after
-  // which the old file is there.
+  // Replaces the file as a whole; does nothing without a file. On failure throws
+  // std::runtime_error, naming |option|, the file and the reason; the old file remains.
   void write(const std::string& text) const;
 
  private:

@@ -22,7 +22,7 @@
 namespace keel::cli {
 namespace {
 
-// This command again, with the same arguments.
+// Returns this command with the same arguments.
 std::vector<std::string> own_command() {
   char path[PATH_MAX];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
@@ -37,7 +37,7 @@ std::vector<std::string> own_command() {
   return command;
 }
 
-// Whether a launcher has started this process, and as which one.
+// Returns whether a launcher started this process; |*out| describes the launch.
 bool find_launch(keel_launch_info* out) {
   const keel_status status = keel_launch_info_get(out);
   if (status == KEEL_NOT_FOUND) return false;
@@ -45,15 +45,15 @@ bool find_launch(keel_launch_info* out) {
   return true;
 }
 
-// --procs, but for a launcher that has started this process.
+// Returns whether to start --procs processes: not if a launcher started this process.
 bool starts_processes(const PerfOptions& options) {
   if (options.processes == 1) return false;
   auto quiet = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   quiet.backends = "";
-  const Runtime runtime(quiet);  // over before this process forks
+  const Runtime runtime(quiet);  // shut down before this process forks
   auto launch = KEEL_STRUCT_INIT(keel_launch_info, KEEL_STRUCT_LAUNCH_INFO);
   if (find_launch(&launch)) return false;
-  // One that this command started would else start others, and they again.
+  // Otherwise a process started by this command would start processes again, without end.
   if (std::getenv("KEEL_MEETING") != nullptr) {
     throw std::runtime_error("KEEL_MEETING is set, and no launcher's variables are found");
   }
@@ -66,7 +66,7 @@ int run_beside_peers(const PerfOptions& options) {
   {
     auto quiet = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
     quiet.backends = "";
-    const Runtime runtime(quiet);  // over before this process forks
+    const Runtime runtime(quiet);  // shut down before this process forks
     auto launch = KEEL_STRUCT_INIT(keel_launch_info, KEEL_STRUCT_LAUNCH_INFO);
     if (find_launch(&launch)) {
       throw UsageError(
@@ -81,7 +81,7 @@ int run(PerfOptions& options) {
   if (starts_processes(options)) {
     fit_ranks_to_devices(&options);
     check_perf_options(options);
-    const OutputFile output("--output_file", options.output_file);  // that it can be written
+    const OutputFile output("--output_file", options.output_file);  // fails early if not writable
     LocalJob job;
     job.processes = options.processes;
     job.command = own_command();
@@ -97,7 +97,8 @@ int run(PerfOptions& options) {
     }
     options.processes = launch.world;
     process = launch.rank;
-    // At once: they wait for one another, and the variables may be of another job.
+    // Printed at once: the processes wait for one another, and the variables may belong to another
+    // job.
     if (process == 0 && launch.world > 1) {
       print(fmt::format("# rank 0 of {} processes by the environment variables of {}\n",
                         launch.world, launch.launcher));

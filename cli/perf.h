@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `keel perf`: how fast collectives are, and whether they are right.
+// `keel perf`: measures and verifies collectives.
 #ifndef KEEL_CLI_PERF_H_
 #define KEEL_CLI_PERF_H_
 
@@ -9,7 +9,7 @@ class App;
 
 namespace keel::cli {
 
-// |*exit_code| gets 1 where a result was wrong, and what a process exited with.
+// |*exit_code| becomes 1 after a wrong result, or the exit code of a failed process.
 void add_perf_command(CLI::App& app, int* exit_code);
 
 }  // namespace keel::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the processes of `keel perf` tell each other, on a communicator apart from the one
-// that is timed.
+// Control messages between the processes of `keel perf`, on a communicator separate from the timed
+// one.
 #ifndef KEEL_CLI_PERF_CONTROL_H_
 #define KEEL_CLI_PERF_CONTROL_H_
 
@@ -15,9 +15,9 @@ namespace keel::cli {
 
 using PerfComm = api_detail::UniqueHandle<keel_comm, keel_comm_destroy>;
 
-// Every process calls the same functions in the same order, each from one thread at a time.
-// They block, for |timeout| at most. keel::Error where Keel fails. One process alone needs no
-// communicator, and has none.
+// Every process calls the same functions in the same order, from one thread at a time. Calls block
+// for at most |timeout_ns| and throw keel::Error on a failure of Keel. A single process has no
+// communicator.
 class PerfControl {
  public:
   PerfControl(Device device, uint32_t process, uint32_t processes, int64_t timeout_ns);
@@ -25,13 +25,14 @@ class PerfControl {
   uint32_t process() const { return process_; }
   double max(double value);
   uint64_t sum(uint64_t value);
-  // Process 0's, to all.
+  // Broadcasts process 0's |bytes| to all processes.
   void broadcast(std::span<std::byte> bytes);
-  // One of each process, up to 16 KiB each.
+  // Returns every process's |text|, each at most 16 KiB.
   std::vector<std::string> gather(const std::string& text);
 
  private:
-  // |bytes| of the host through |function|, which is given device memory.
+  // Copies host |send| to device memory, runs |function| on device memory, copies the result to
+  // host |receive|.
   template <typename Function>
   void on_device(std::span<std::byte> send, std::span<std::byte> receive, const Function& function);
 

@@ -17,7 +17,7 @@ uint64_t mix(uint64_t seed, uint64_t stream, uint64_t index) {
   return word ^ (word >> 31);
 }
 
-// What is drawn once for all ranks, or for a pair of them.
+// Streams of random numbers shared by all ranks, or by a pair of ranks.
 constexpr uint64_t kShared = 1ull << 40;
 constexpr uint64_t kPairs = 1ull << 41;
 
@@ -36,7 +36,7 @@ int64_t exact_limit(keel_dtype dtype) {
     case KEEL_FLOAT16:
       return 2048;
     default:
-      return 32767;  // of int16; enough for the wider ones, too
+      return 32767;  // int16's limit; enough for wider types
   }
 }
 
@@ -115,7 +115,7 @@ void PerfData::store_each(uint64_t index, std::span<std::byte> out, const Functi
 int64_t PerfData::value(uint32_t rank, uint64_t index) const {
   const uint64_t own = mix(seed_, rank, index);
   const uint64_t shared = mix(seed_, kShared, index);
-  // As many ranks as are drawn for the index, another set of them for each.
+  // Chooses as many ranks as drawn for the index, a different set for each index.
   const auto is_chosen = [&](int64_t most) {
     return ((shared >> 32) + rank) % world_ < shared % (static_cast<uint64_t>(most) + 1);
   };
@@ -131,7 +131,7 @@ int64_t PerfData::value(uint32_t rank, uint64_t index) const {
     case KEEL_PROD:  // powers of two, up to 64
       return is_chosen(6) ? 2 : 1;
     case KEEL_AVG: {
-      // The average, and an offset that the other rank of a pair has with the other sign.
+      // The average plus an offset; the pair's other rank has the negated offset.
       const uint32_t pair = rank / 2;
       const uint64_t drawn = mix(seed_, kPairs + pair, index);
       const int64_t average = reduced(index);
@@ -140,7 +140,8 @@ int64_t PerfData::value(uint32_t rank, uint64_t index) const {
       return rank % 2 == 0 ? average + offset : average - offset;
     }
     default: {
-      // Around a number of the index: of many ranks the least would else be the same anywhere.
+      // Values are relative to a number of the index: otherwise the minimum over many ranks would
+      // be the same everywhere.
       const int64_t half = std::min(limit_, kEnough) / 2;
       const int64_t number = draw(own, half) + draw(shared, half);
       return is_signed_ ? 2 * number - 2 * half : number;
@@ -150,7 +151,7 @@ int64_t PerfData::value(uint32_t rank, uint64_t index) const {
 
 int64_t PerfData::reduced(uint64_t index) const {
   if (*reduction_ == KEEL_AVG) {
-    // Integers are summed before they are divided; no value is more than the limit.
+    // Integers are summed before division, so no sum may exceed the limit.
     const int64_t most = std::min<int64_t>(limit_ / (is_integer_ ? std::max(world_, 2u) : 2), 1000);
     const uint64_t drawn = mix(seed_, kShared, index);
     return is_signed_ ? draw(drawn, 2 * most) - most : draw(drawn, most);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `keel perf` sends, and what must come back: drawn from a seed, so that each rank knows
-// every other's, and chosen so that each reduction is exact in its type, in whatever order it
-// is made.
+// The data that `keel perf` sends, and the expected results. Values are drawn from a seed, so that
+// each rank can compute every other rank's values, and chosen so that each reduction is exact in
+// its type, in any order.
 #ifndef KEEL_CLI_PERF_DATA_H_
 #define KEEL_CLI_PERF_DATA_H_
 
@@ -16,21 +16,21 @@
 
 namespace keel::cli {
 
-// Of one operation. Without a reduction, elements are any bits.
+// The data of one operation. Without a reduction, elements are arbitrary bits.
 class PerfData {
  public:
   PerfData(keel_dtype dtype, std::optional<keel_reduction> reduction, uint32_t world,
            uint64_t seed);
 
-  // |out|.size() / element size elements of what |rank| sends, from |index| on.
+  // Writes |out|.size() / element size elements of |rank|'s send buffer, from |index| on.
   void fill(uint32_t rank, uint64_t index, std::span<std::byte> out) const;
-  // What the reduction of all ranks has there.
+  // Writes the reduction over all ranks, from |index| on.
   void reduce(uint64_t index, std::span<std::byte> out) const;
-  // What |operation| leaves in the result of |rank|, from |at| on.
+  // Writes the expected result of |operation| on |rank|, from element |at| on.
   void expect(const PerfOperation& operation, const PerfCounts& counts, uint32_t rank,
               uint32_t root, uint64_t at, std::span<std::byte> out) const;
 
-  // Of KEEL_PREMUL_SUM: 1 for even ranks, 2 for odd ones.
+  // Factor of KEEL_PREMUL_SUM: 1 for even ranks, 2 for odd ones.
   static double factor(uint32_t rank) { return 1 + rank % 2; }
 
  private:
@@ -43,12 +43,12 @@ class PerfData {
   std::optional<keel_reduction> reduction_;
   uint32_t world_;
   uint64_t seed_;
-  int64_t limit_;  // all integers up to here are exact in the type
+  int64_t limit_;  // integers up to this limit are exact
   bool is_signed_;
   bool is_integer_;
 };
 
-// Elements of |element_bytes| each that are not the same bits.
+// Returns the number of elements, of |element_bytes| each, whose bits differ.
 uint64_t count_wrong(std::span<const std::byte> got, std::span<const std::byte> expected,
                      uint64_t element_bytes);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What keel perf sends and expects: exact in every type, for every reduction, of any number of
-// ranks in any order; and a wrong element is found.
+// Tests the data of keel perf: exact in every type, for every reduction, with any number of ranks
+// in any order; and wrong elements are found.
 #include "cli/perf_data.h"
 
 #include <gtest/gtest.h>
@@ -82,8 +82,8 @@ double combine(keel_reduction reduction, double a, double b) {
   }
 }
 
-// The values are what they were before they were stored, so that sums of the decoded ones are
-// what the wanted result says, in float64, where all of them are exact.
+// Stored values decode to the original ones, so sums of decoded values in float64, where all are
+// exact, equal the expected result.
 TEST(PerfData, EveryReductionIsExactInItsType) {
   for (keel_dtype dtype = KEEL_INT8; dtype < KEEL_DTYPE_COUNT; ++dtype) {
     for (keel_reduction reduction = KEEL_SUM; reduction < KEEL_REDUCTION_COUNT; ++reduction) {
@@ -106,7 +106,7 @@ TEST(PerfData, EveryReductionIsExactInItsType) {
         }
         for (double& each : result) each /= reduction == KEEL_AVG ? world : 1;
         ASSERT_EQ(result, expected);
-        // And it says something: not all elements are the same.
+        // The data is meaningful: not all elements are equal.
         if (reduction != KEEL_AVG || world < 100) {
           EXPECT_GT(std::set<double>(expected.begin(), expected.end()).size(), 1u);
         }
@@ -139,7 +139,7 @@ TEST(PerfData, RanksIndicesAndSeedsDiffer) {
   EXPECT_EQ(seen.size(), 8u);
 }
 
-// What each operation leaves, put together here by its definition.
+// The result of each operation, computed here by its definition.
 TEST(PerfData, WhatIsExpectedIsWhatTheOperationMeans) {
   constexpr uint32_t kWorld = 3;
   constexpr uint32_t kRoot = 1;
@@ -225,7 +225,7 @@ TEST(PerfOperation, SizesAndOffsetsAreThoseOfNcclTests) {
   EXPECT_EQ(counts("barrier"), (List{0, 0, 0, 0, 0}));
 }
 
-// Each rank's part is a multiple of 16 bytes, whatever is asked for; what is not in parts is not
+// Each rank's part is rounded down to a multiple of 16 bytes; buffers without parts are not
 // rounded.
 TEST(PerfOperation, PartsAreRoundedAsNcclTestsRoundsThem) {
   struct Row {

@@ -52,8 +52,8 @@ std::string host_name() {
   return std::string(name).substr(0, std::string(name).find('.'));
 }
 
-// Runs |body| for 0 .. |count| - 1, a thread each. What the first to fail threw, throws here,
-// once all have ended; it runs |failed| before, so that the others do.
+// Runs |body| for 0 .. |count| - 1, one thread each. The first thread that fails calls |failed|, so
+// that the other threads end too; its exception is rethrown here once all threads have ended.
 template <typename Body, typename Failed>
 void run_threads(uint32_t count, const Body& body, const Failed& failed) {
   std::mutex mutex;
@@ -76,7 +76,7 @@ void run_threads(uint32_t count, const Body& body, const Failed& failed) {
       }));
     }
   } catch (const std::bad_alloc&) {
-    note_failure();  // the threads that run would wait for those that do not
+    note_failure();  // started threads would wait for the missing ones
   }
   threads.clear();
   if (first != nullptr) std::rethrow_exception(first);
@@ -86,7 +86,7 @@ void run_threads(uint32_t count, const Body& body, const Failed& failed) {
 
 PerfJob::PerfJob(const PerfOptions& options, uint32_t process)
     : options_(options),
-      // One process writes it, and says so before the others wait for it.
+      // Only process 0 writes the file, and fails before the other processes wait for it.
       output_("--output_file", process == 0 ? options.output_file : std::string()),
       devices_(devices_of(options, process)),
       control_(devices_.front(), process, options.processes, options.timeout_ns),
@@ -157,7 +157,7 @@ bool PerfJob::run() {
       options_.threads, [&](uint32_t thread) { run_thread(thread); },
       [&] {
         team_.abort();
-        // So that those who wait for this process's ranks do not wait for their deadline.
+        // Ends other processes' waits for this process's ranks before their deadline.
         for (const auto& rank : ranks_) keel_comm_abort(rank->comm());
       });
   const uint64_t wrong = control_.sum(report_ ? report_->wrong_rows() : 0);
@@ -171,7 +171,7 @@ std::string PerfJob::explain() const {
       [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
 }
 
-// Of what |step| has just done, where it went in rounds.
+// Prints the rounds of the operation that |step| just ran, if it ran in rounds.
 void PerfJob::explain_last(const PerfStep& step, const PerfRow& row) const {
   const Json last = json_of(explain())["last"];
   if (last.is_null() || last["operation"] != step.operation->name || last["bytes"] != row.bytes) {
@@ -276,7 +276,7 @@ bool PerfJob::tune() {
   PerfTuning tuning(explain(), options_.foreign);
   if (control_.process() == 0) tuning.require_writable();
   std::vector<const PerfOperation*> operations;
-  std::vector<std::string> algorithms;  // in the order in which they are first named
+  std::vector<std::string> algorithms;  // in order of first appearance
   for (const std::string& name : perf_operation_names()) {
     if (options_.operation != "all" && options_.operation != name) continue;
     operations.push_back(find_perf_operation(name));
@@ -289,12 +289,12 @@ bool PerfJob::tune() {
   if (algorithms.empty()) {
     throw UsageError(fmt::format("--tune: there is one way only for {}", options_.operation));
   }
-  // Not what was measured before.
+  // Ignore earlier measurements.
   setenv("KEEL_COLLECTIVE_TABLE", "builtin", /*overwrite=*/1);
-  // Several times each, far apart: what else goes on in the machine does not last.
+  // Several passes, far apart in time, so that temporary load does not affect all of them.
   constexpr uint32_t kPasses = 3;
   Json built_in;
-  uint64_t attached = 0;  // bytes that were read in place, by either way
+  uint64_t attached = 0;  // bytes read in place, with and without attach
   uint64_t staged = 0;
   for (uint32_t at = 0; at < kPasses * algorithms.size(); ++at) {
     const std::string& algorithm = algorithms[at % algorithms.size()];
@@ -317,7 +317,7 @@ bool PerfJob::tune() {
     if (options_.foreign) (is_built_in ? attached : staged) = bytes_in_place();
   }
   if (options_.foreign && attached <= staged) {
-    // Two times of one and the same say nothing.
+    // Both times measured the same transfer.
     if (control_.process() == 0) print("# Nothing was read by cross-memory attach: no rules\n");
     return true;
   }
@@ -344,14 +344,14 @@ void PerfJob::tune_operation(uint32_t thread, const PerfOperation& operation,
   for (const uint64_t size : options_.sizes()) {
     step.counts = operation.counts(size, element_bytes, options_.world());
     const uint64_t bytes = step.counts.send * element_bytes;
-    if (bytes == 0) continue;  // less than the smallest part for each rank
+    if (bytes == 0) continue;  // less than a rank's smallest part
     const std::string usual = perf_algorithm_at(built_in, operation.name, bytes);
     if (options_.foreign) {
-      // The others have no two ways.
+      // Other algorithms have only one transfer.
       if (usual != (std::string_view(operation.name) == "all_reduce" ? "one_shot" : "direct")) {
         continue;
       }
-      // In the first ones the ranks only find out whether they may read each other.
+      // In the first operations the ranks only agree whether they may read each other.
       constexpr uint32_t kUntilAgreed = 4;
       for (uint32_t i = 0; i < kUntilAgreed; ++i) start_all(ranks_of(thread), step);
     } else if (algorithm != PerfTuning::kBuiltIn) {
@@ -398,7 +398,7 @@ PerfTiming PerfJob::time(uint32_t thread, const PerfStep& step) {
   timing.bus_bandwidth = timing.algorithm_bandwidth * step.operation->bus_factor(options_.world());
   const bool has_data = step.operation->shape != PerfOperation::Shape::kNothing;
   for (uint32_t i = 0; has_data && i < options_.check && timing.wrong.value_or(0) == 0; ++i) {
-    // Another for each check, and for each of the two placements.
+    // A different seed for each check and each placement.
     const uint64_t seed = 2 * i + (step.in_place ? 1 : 0) + 1;
     for (const auto& rank : ranks) rank->fill(step, seed);
     meet();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of `keel perf` in this process, and how they are timed.
+// Runs and times the ranks of `keel perf` in this process.
 #ifndef KEEL_CLI_PERF_JOB_H_
 #define KEEL_CLI_PERF_JOB_H_
 
@@ -19,29 +19,31 @@
 
 namespace keel::cli {
 
-// Keel is up while this lives. |process| of options.processes; all of them come to the same
-// meeting, of the launcher.
+// Process |process| of options.processes, which all join through the launcher's bootstrap address.
+// Keel must stay initialized during the object's lifetime.
 class PerfJob {
  public:
   PerfJob(const PerfOptions& options, uint32_t process);
 
-  // Times all that the options ask for; prints it in process 0. Whether all was right.
-  // What a thread throws comes through, and ends the others.
+  // Times all requested operations; process 0 prints. Returns whether all results were right. An
+  // exception in one thread ends the other threads and propagates.
   bool run();
 
  private:
-  // |algorithm|: which does what it can; NULL: as Keel chooses.
+  // |algorithm| is used where possible; NULL: Keel chooses.
   void make_communicators(const char* algorithm = nullptr);
-  // Times every algorithm, and writes what is the fastest where. Whether all was right.
+  // Times every algorithm, and writes the table of the fastest ones. Returns whether all results
+  // were right.
   bool tune();
-  // UsageError where buffers of --foreign can go one way only.
+  // Throws UsageError if only one transfer is possible for the buffers of --foreign.
   void check_foreign_ways() const;
-  // That the ranks of all processes have read where they were, in their communicators so far.
+  // Returns the bytes that the ranks of all processes have read in place, in their current
+  // communicators.
   uint64_t bytes_in_place();
-  // At the sizes that |algorithm|, by |explained|, does otherwise than |built_in|.
+  // Times the sizes at which |algorithm|, by |explained|, differs from |built_in|.
   void tune_operation(uint32_t thread, const PerfOperation& operation, const std::string& algorithm,
                       const Json& explained, const Json& built_in, PerfTuning* tuning);
-  // What the first rank of this process says of itself.
+  // Returns keel_comm_explain of this process's first rank.
   std::string explain() const;
   std::vector<PerfRankInfo> gather_ranks();
   void run_thread(uint32_t thread);
@@ -49,9 +51,9 @@ class PerfJob {
   void run_table(uint32_t thread, PerfStep step);
   PerfTiming time(uint32_t thread, const PerfStep& step);
   void start_all(std::span<const std::unique_ptr<PerfRank>> ranks, const PerfStep& step);
-  // Of |thread|.
+  // Returns the ranks of |thread|.
   std::span<const std::unique_ptr<PerfRank>> ranks_of(uint32_t thread) const;
-  // All threads of all processes have come.
+  // Returns once all threads of all processes have called it.
   void meet();
   bool reports(uint32_t thread) const { return thread == 0 && control_.process() == 0; }
   void explain_last(const PerfStep& step, const PerfRow& row) const;
@@ -63,7 +65,7 @@ class PerfJob {
   std::vector<std::unique_ptr<PerfRank>> ranks_;
   PerfTeam team_;
   std::optional<PerfReport> report_;
-  Json explained_;  // what rank 0 says of itself
+  Json explained_;  // explain() of rank 0
 };
 
 }  // namespace keel::cli

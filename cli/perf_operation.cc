@@ -8,7 +8,7 @@ namespace {
 
 using Shape = PerfOperation::Shape;
 
-// As nccl-tests' doc/PERFORMANCE.md derives them.
+// Factors as derived in nccl-tests' doc/PERFORMANCE.md.
 double one(double) {
   return 1;
 }
@@ -70,8 +70,8 @@ constexpr PerfOperation kOperations[] = {
 }  // namespace
 
 PerfCounts PerfOperation::counts(uint64_t bytes, uint64_t element_bytes, uint32_t world) const {
-  // nccl-tests has each rank's part begin where its widest loads may: rounded down, to nothing
-  // where there is less.
+  // nccl-tests aligns each rank's part for its widest loads: parts are rounded down, possibly to
+  // zero.
   constexpr uint64_t kPartBytes = 16;
   const uint64_t all = bytes / element_bytes;
   const uint64_t part = all / world - all / world % (kPartBytes / element_bytes);
@@ -95,7 +95,7 @@ PerfCounts PerfOperation::counts(uint64_t bytes, uint64_t element_bytes, uint32_
 PerfSource PerfOperation::source(const PerfCounts& counts, uint64_t at, uint32_t rank,
                                  uint32_t world, uint32_t root) const {
   const uint64_t rest = counts.receive - at;
-  const uint64_t mine = rank * counts.count;  // where pieces for this rank begin
+  const uint64_t mine = rank * counts.count;  // start of this rank's pieces
   switch (shape) {
     case Shape::kAll:
       return {reduces, root, at, rest};

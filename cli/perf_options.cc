@@ -17,7 +17,7 @@
 namespace keel::cli {
 namespace {
 
-constexpr int64_t kMostRanks = 1024;  // of a thread
+constexpr int64_t kMostRanks = 1024;  // per thread
 
 template <typename Value>
 struct Named {
@@ -67,7 +67,7 @@ const char* name_of(const Named<Value> (&table)[kCount], Value value) {
   return "unknown";
 }
 
-// A list of names, or "all".
+// Parses a list of names, or "all".
 template <typename Value, size_t kCount>
 std::string read_list(const Named<Value> (&table)[kCount], const std::string& text,
                       std::vector<Value>* out) {
@@ -82,7 +82,7 @@ std::string read_list(const Named<Value> (&table)[kCount], const std::string& te
   return out->empty() ? fmt::format("'{}' is none of {}all", text, known) : std::string();
 }
 
-// An option whose text |read| understands, or says what is wrong with.
+// Adds an option whose text |read| parses; |read| returns an error text, or an empty one.
 CLI::Option* add_text(CLI::App& command, const char* names, const char* help, const char* type,
                       std::function<std::string(const std::string&)> read) {
   return command
@@ -93,7 +93,7 @@ CLI::Option* add_text(CLI::App& command, const char* names, const char* help, co
                              std::string()));
 }
 
-// "openmpi,gloo".
+// Parses "openmpi,gloo".
 std::string read_peers(const std::string& text, std::vector<std::string>* out) {
   const std::vector<std::string> known = perf_peer_names();
   out->clear();
@@ -249,7 +249,7 @@ void add_perf_options(CLI::App& command, const std::shared_ptr<PerfOptions>& opt
   command.add_option("--peer-programs", out->peer_programs, "Folder of the peers' programs")
       ->type_name("FOLDER");
   count("--rounds", &out->rounds, "With --peers: launches of each", 1, 1000);
-  // One of the two alone moves the other's default.
+  // If only one of the two is given, the other one's default follows.
   command.parse_complete_callback([out, minimum, maximum, iterations, ranks] {
     out->iterations_given = iterations->count() != 0;
     out->ranks_given = ranks->count() != 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `keel perf`, named as those of nccl-tests are.
+// The options of `keel perf`, named as in nccl-tests.
 #ifndef KEEL_CLI_PERF_OPTIONS_H_
 #define KEEL_CLI_PERF_OPTIONS_H_
 
@@ -25,49 +25,50 @@ struct PerfOptions {
   uint64_t step_factor = 1;  // > 1: instead of step_bytes
   uint32_t iterations = 20;
   uint32_t warmup_iterations = 5;
-  uint32_t check = 1;  // times each result is verified
+  uint32_t check = 1;  // verifications of each result
   std::vector<keel_dtype> dtypes = {KEEL_FLOAT32};
   std::vector<keel_reduction> reductions = {KEEL_SUM};
-  int64_t root = 0;  // -1: each in turn
+  int64_t root = 0;  // -1: every rank in turn
   uint32_t threads = 1;
   uint32_t devices_per_thread = 1;
   uint32_t processes = 1;
-  std::vector<std::string> devices;  // of the ranks, round robin; empty: the first there is
+  std::vector<std::string> devices;  // of the ranks, round robin; empty: the first device
   std::string output_file;           // empty: none
   bool sync_each = false;
   bool foreign = false;
   bool explain = false;
   bool tune = false;
   int64_t timeout_ns = KEEL_TIMEOUT_DEFAULT;
-  std::vector<std::string> peers;  // libraries beside Keel; empty: Keel alone
-  std::string peer_programs;       // the folder of their programs; empty: where they are installed
-  uint32_t rounds = 3;             // launches of each of them
-  bool iterations_given = false;   // else the peers' loops take a time, not a number
-  bool ranks_given = false;        // devices_per_thread; else as many as make all devices take part
+  std::vector<std::string> peers;  // libraries to compare with; empty: only Keel
+  std::string peer_programs;       // folder of the peers' programs; empty: the installed ones
+  uint32_t rounds = 3;             // launches of each peer
+  bool iterations_given = false;   // else the peers' loops run for a time, not a count
+  bool ranks_given = false;  // devices_per_thread is given; else fit_ranks_to_devices() sets it
 
   uint32_t ranks_per_process() const { return threads * devices_per_thread; }
   uint32_t world() const { return processes * ranks_per_process(); }
-  // From the smallest on, as asked.
+  // Returns the requested sizes in ascending order.
   std::vector<uint64_t> sizes() const;
 };
 
-// "8", "1.5K", "64M", "1G", of 1,024 each. False, and nothing written, for other texts.
+// Parses "8", "1.5K", "64M", "1G" in units of 1,024. Returns false for other texts and leaves
+// |*out| unchanged.
 bool parse_size(const std::string& text, uint64_t* out);
-// nccl-tests' names ("float", "half") and Keel's ("float32"); false for others.
+// Accepts nccl-tests' names ("float", "half") and Keel's ("float32"); returns false for others.
 bool parse_dtype(const std::string& name, keel_dtype* out);
-// nccl-tests' ("sum", "mulsum") and Keel's ("premul_sum").
+// Accepts nccl-tests' names ("sum", "mulsum") and Keel's ("premul_sum"); returns false for others.
 bool parse_reduction(const std::string& name, keel_reduction* out);
-// nccl-tests' names.
+// Return nccl-tests' names.
 const char* perf_dtype_name(keel_dtype dtype);
 const char* perf_reduction_name(keel_reduction reduction);
 
-// Adds them to |command|. |options| is filled in by the time the command is run.
+// Adds the options to |command|. |options| is filled in before the command's callback runs.
 void add_perf_options(CLI::App& command, const std::shared_ptr<PerfOptions>& options);
-// As many ranks a thread as make each of the devices that are named take part, unless -g says how
-// many, once |processes| is known. More ranks than devices are dealt them round robin. UsageError
-// where a device would be left out.
+// Sets devices_per_thread, unless -g is given, so that every named device takes part. Call once
+// |processes| is known. If there are more ranks than devices, devices are assigned round robin.
+// Throws UsageError if a device would stay unused.
 void fit_ranks_to_devices(PerfOptions* options);
-// What the parser cannot see. UsageError names the option.
+// Checks what the parser cannot. Throws UsageError, which names the option.
 void check_perf_options(const PerfOptions& options);
 
 }  // namespace keel::cli

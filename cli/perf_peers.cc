@@ -27,10 +27,10 @@ namespace fs = std::filesystem;
 using bench::LaunchedContender;
 using bench::Setting;
 
-// Of a launch: all sizes of one operation. The slowest, Gloo with 8 ranks and 64 MiB, takes some
-// 40 s on two busy cores.
+// Limit of one launch, which runs all sizes of one operation. The slowest, Gloo with 8 ranks and 64
+// MiB, takes about 40 s on two busy cores.
 constexpr std::chrono::seconds kDeadline(240);
-// Of the timed loop of one size, where no number of operations is asked for.
+// Duration of the timed loop of one size, if no number of operations is given.
 constexpr double kLoopSeconds = 0.05;
 
 std::vector<bench::peers::Operation> operations_of(const PerfOptions& options) {
@@ -47,7 +47,7 @@ bool are_threads(const PerfOptions& options) {
   return options.processes == 1;
 }
 
-// How |library| is launched: ranks of an MPI are processes, whatever Keel's are.
+// Returns how to launch |library|: ranks of an MPI are always processes.
 Setting setting_of(const PerfOptions& options, const std::string& library) {
   const bool is_mpi = library == "openmpi" || library == "mpich";
   if (are_threads(options) && !is_mpi) return Setting::kThreads;
@@ -98,7 +98,7 @@ class PeersRun {
     print_start();
     for (const bench::peers::Operation operation : operations_of(options_)) {
       for (uint32_t round = 0; round < options_.rounds; ++round) {
-        // Each round is begun by the next one, so that none always runs behind the same other.
+        // Each round starts with the next contender, so that none always runs after the same one.
         for (size_t turn = 0; turn < contenders_.size(); ++turn) {
           launch_once(contenders_[(round + turn) % contenders_.size()], operation, round);
         }
@@ -178,7 +178,7 @@ class PeersRun {
     show(text);
   }
 
-  // Each table is to be seen when it is there.
+  // Shows each table as soon as it is complete.
   static void show(const std::string& text) {
     print(text);
     std::fflush(stdout);
@@ -204,7 +204,7 @@ class PeersRun {
   const OutputFile output_;
   const std::vector<uint64_t> sizes_;
   std::vector<LaunchedContender> contenders_;
-  std::map<std::string, std::string> left_out_;  // library, why
+  std::map<std::string, std::string> left_out_;  // reason by library
   bench::Samples samples_;
   std::vector<std::string> failures_;
   bool keel_failed_ = false;

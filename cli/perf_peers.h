@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `keel perf --peers`: Keel beside other libraries, round by round, each a program of its own
-// (bench/peers/) that starts its ranks itself.
+// `keel perf --peers`: compares Keel with other libraries, round by round. Each library has its own
+// program (bench/peers/), which starts its ranks itself.
 #ifndef KEEL_CLI_PERF_PEERS_H_
 #define KEEL_CLI_PERF_PEERS_H_
 
@@ -11,14 +11,14 @@
 
 namespace keel::cli {
 
-// Those that --peers knows; none where this command was built without the benchmarks.
+// Returns the libraries that --peers accepts; none in builds without the benchmarks.
 std::vector<std::string> perf_peer_names();
 
-// What such programs cannot do. UsageError names the option.
+// Throws UsageError, naming the option, for requests that the peers' programs do not support.
 void check_perf_peers(const PerfOptions& options);
 
-// Prints a table an operation. A peer that is not here, or fails, leaves gaps, and why is told;
-// false where Keel failed, or had a wrong result.
+// Prints one table per operation. A peer that is absent or fails leaves gaps, with the reason
+// printed. Returns false if Keel failed or had a wrong result.
 bool run_perf_peers(const PerfOptions& options);
 
 }  // namespace keel::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of perf_peers.cc where the benchmarks are not built.
+// Replaces perf_peers.cc in builds without the benchmarks.
 #include "cli/command.h"
 #include "cli/perf_peers.h"
 

@@ -25,7 +25,7 @@ struct Best {
 
 Best best_of(const bench::Samples& samples, std::span<const bench::LaunchedContender> contenders,
              const std::string& library, const bench::Cell& cell) {
-  // Every operation waited for, as MPI's calls do; Keel can do without.
+  // Waits for every operation, like MPI's calls; Keel could enqueue several.
   const std::string form = "blocking";
   Best best;
   best.time.library = library;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `keel perf --peers` prints and writes as JSON.
+// Text and JSON output of `keel perf --peers`.
 #ifndef KEEL_CLI_PERF_PEERS_REPORT_H_
 #define KEEL_CLI_PERF_PEERS_REPORT_H_
 
@@ -26,12 +26,12 @@ struct PeerTime {
 struct PeersRow {
   bench::Cell cell;
   PeerTime keel;
-  std::vector<PeerTime> peers;           // in the order of the columns
-  std::optional<bench::Estimate> ratio;  // the fastest peer's time / Keel's, round by round
+  std::vector<PeerTime> peers;           // in column order
+  std::optional<bench::Estimate> ratio;  // fastest peer's time / Keel's, round by round
 };
 
-// Of a library that can be launched in several ways, the one with the least median counts, as
-// its user would have it.
+// If a library can be launched in several ways, the one with the smallest median counts, as its
+// user would choose.
 PeersRow compare_peers(const bench::Samples& samples,
                        std::span<const bench::LaunchedContender> contenders,
                        std::span<const std::string> libraries, const bench::Cell& cell);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `keel perf --peers`: what is launched, what is made of what it tells, and what is said of what
-// is not here. Programs that tell known times stand in for the libraries.
+// Tests `keel perf --peers`: the launches, the evaluation of their output, and the messages about
+// absent libraries. Programs that print known times replace the libraries.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ class PerfPeersTest : public testing::Test {
   }
   ~PerfPeersTest() override { fs::remove_all(folder_); }
 
-  // A program that writes down its arguments, says |text| and ends with |code|.
+  // Writes a program that records its arguments, prints |text| and exits with |code|.
   void stand_in(const std::string& name, const std::string& text, int code = 0,
                 const std::string& error = "") {
     const std::string path = folder_ + "/" + name;
@@ -181,7 +181,7 @@ TEST_F(PerfPeersTest, MistakesAreNamed) {
   EXPECT_TRUE(contains(launched.error, "--peers starts its ranks itself")) << launched.error;
 }
 
-// With the libraries themselves, where they are.
+// Uses the real libraries, if present.
 TEST(PerfPeers, RealOnes) {
   const char* folder = std::getenv("KEEL_TEST_BIN");
   if (folder == nullptr || !fs::exists(std::string(folder) + "/peers/keel_peer")) {

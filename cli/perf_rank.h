@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of `keel perf`: its place in the communicator, its buffers, and what is in them.
+// One rank of `keel perf`: its communicator, buffers and data.
 #ifndef KEEL_CLI_PERF_RANK_H_
 #define KEEL_CLI_PERF_RANK_H_
 
@@ -16,7 +16,7 @@
 
 namespace keel::cli {
 
-// What is done with each element type and reduction in turn.
+// One measured configuration.
 struct PerfStep {
   const PerfOperation* operation;
   PerfCounts counts;
@@ -26,10 +26,10 @@ struct PerfStep {
   bool in_place;
 };
 
-// Memory that a rank sends from or receives into.
+// A rank's send or receive memory.
 class PerfBuffer {
  public:
-  // |foreign|: from malloc, registered with |device|.
+  // |foreign|: memory from aligned_alloc, registered with |device|.
   PerfBuffer(Device device, uint64_t bytes, bool foreign);
   ~PerfBuffer();
   PerfBuffer(const PerfBuffer&) = delete;
@@ -44,7 +44,7 @@ class PerfBuffer {
   std::byte* foreign_ = nullptr;
 };
 
-// Used by one thread. keel::Error where Keel fails.
+// Used by one thread. Throws keel::Error on a failure of Keel.
 class PerfRank {
  public:
   PerfRank(Device device, uint32_t rank, uint32_t world, uint64_t buffer_bytes, bool foreign,
@@ -57,9 +57,9 @@ class PerfRank {
 
   void start(const PerfStep& step);
   void synchronize() const;
-  // Draws what is sent, and makes all else something that is no result.
+  // Fills the send data and poisons everything else.
   void fill(const PerfStep& step, uint64_t seed);
-  // Elements of the result that are not as |seed| wants them.
+  // Returns the number of result elements that differ from those expected for |seed|.
   uint64_t verify(const PerfStep& step, uint64_t seed);
 
  private:
@@ -67,7 +67,7 @@ class PerfRank {
   std::byte* receive_data(const PerfStep& step) const;
   PerfData data(const PerfStep& step, uint64_t seed) const;
   keel_reduction reduction_of(const PerfStep& step);
-  // Block until they are done.
+  // Both block until the copy is done.
   void upload(std::byte* to, std::span<const std::byte> from);
   void download(std::span<std::byte> to, const std::byte* from);
 

@@ -35,7 +35,7 @@ std::string reduction_text(const PerfRow& row) {
   return row.reduction ? perf_reduction_name(*row.reduction) : "none";
 }
 
-// Each line is to be seen when it is there.
+// Shows each line as soon as it is complete.
 void show(const std::string& text) {
   print(text);
   std::fflush(stdout);

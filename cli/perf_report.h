@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `keel perf` prints, in the columns of nccl-tests, and writes as JSON.
+// Output of `keel perf`: a table with nccl-tests' columns, and JSON.
 #ifndef KEEL_CLI_PERF_REPORT_H_
 #define KEEL_CLI_PERF_REPORT_H_
 
@@ -16,10 +16,10 @@
 namespace keel::cli {
 
 struct PerfTiming {
-  double seconds = 0;              // of one operation, on the slowest thread
+  double seconds = 0;              // per operation, on the slowest thread
   double algorithm_bandwidth = 0;  // GB/s, as nccl-tests counts
   double bus_bandwidth = 0;
-  std::optional<uint64_t> wrong;  // elements over all ranks; none: not verified
+  std::optional<uint64_t> wrong;  // elements over all ranks; nothing if not verified
 };
 
 struct PerfRow {
@@ -37,10 +37,10 @@ struct PerfRankInfo {
   int pid = 0;
   std::string host;
   std::string device;  // "cpu:0"
-  std::string name;    // what the vendor calls it
+  std::string name;    // the vendor's name
 };
 
-// nccl-tests' way with numbers: two decimals, fewer where they would not fit |width|.
+// Formats like nccl-tests: two decimals, fewer if they would not fit |width|.
 std::string perf_number(double value, size_t width);
 std::string perf_row_text(const PerfRow& row);
 
@@ -49,13 +49,13 @@ class PerfReport {
  public:
   PerfReport(const PerfOptions& options, std::vector<PerfRankInfo> ranks);
 
-  // Prints what comes before the first table.
+  // Prints the lines before the first table.
   void print_start() const;
   void begin(const PerfOperation& operation);
   void add(const PerfRow& row);
   void end();
 
-  // Rows that had wrong elements, so far.
+  // Returns the number of rows with wrong elements so far.
   uint64_t wrong_rows() const { return all_wrong_rows_; }
   Json json() const;
 

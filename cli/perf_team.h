@@ -11,26 +11,26 @@
 
 namespace keel::cli {
 
-// What the threads that wait for a failed one get.
+// Thrown to threads that wait for a failed thread.
 class PerfAborted : public std::runtime_error {
  public:
   PerfAborted() : std::runtime_error("another thread failed") {}
 };
 
-// Thread-safe. A wait ends when all have come, when one aborts, or after an hour, which no
-// thread needs whose every wait for Keel has a deadline.
+// Thread-safe. A wait ends when all threads have arrived, when a thread aborts, or after an hour;
+// no thread takes an hour, since each wait for Keel has a deadline.
 class PerfTeam {
  public:
   explicit PerfTeam(uint32_t threads) : threads_(threads) {}
 
-  // Returns once all threads have come; before that, the last one runs |last|, and what it
-  // throws is thrown to it, the others get PerfAborted.
+  // Returns once all threads have arrived. The last thread to arrive first runs |last|; an
+  // exception from |last| propagates in this thread, and the other threads get PerfAborted.
   void meet(const std::function<void()>& last = {});
-  // The largest, the sum, of all threads' values, after |others| has made of this process's
-  // what it is for all processes.
+  // Return the maximum or the sum of all threads' values, after |others| has turned this process's
+  // result into the result of all processes.
   double max(double value, const std::function<double(double)>& others);
   uint64_t sum(uint64_t value, const std::function<uint64_t(uint64_t)>& others);
-  // Whoever waits, or comes later, gets PerfAborted.
+  // Current and later waits throw PerfAborted.
   void abort();
 
  private:
@@ -40,7 +40,7 @@ class PerfTeam {
   uint32_t waiting_ = 0;
   uint64_t round_ = 0;
   bool aborted_ = false;
-  // Of the meeting under way, and of the last one.
+  // Values of the current meeting, and results of the last one.
   double max_ = 0;
   uint64_t sum_ = 0;
   double max_result_ = 0;

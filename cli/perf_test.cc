@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `keel perf` as a user sees it: columns, sizes, bandwidths, JSON, processes, mistakes.
+// Tests `keel perf` as a user sees it: columns, sizes, bandwidths, JSON, processes, mistakes.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ std::vector<std::string> words(const std::string& line) {
   return all;
 }
 
-// The lines of the tables, in words.
+// Returns the lines of the tables, split into words.
 std::vector<std::vector<std::string>> rows(const Result& result) {
   std::vector<std::vector<std::string>> all;
   for (const std::string& line : lines(result.out)) {
@@ -41,7 +41,7 @@ std::vector<std::vector<std::string>> rows(const Result& result) {
   return all;
 }
 
-// The first line that begins with "# " and |begin|, as JSON; null: there is none.
+// Returns the first line that starts with "# " and |begin|, as JSON; null if there is none.
 json explained(const Result& result, std::string_view begin) {
   for (const std::string& line : lines(result.out)) {
     if (!line.starts_with("# ") || !std::string_view(line).substr(2).starts_with(begin)) continue;
@@ -74,7 +74,7 @@ TEST(Perf, SizesColumnsAndBandwidths) {
       const double us = std::stod(row[at]);
       const double algorithm = std::stod(row[at + 1]);
       EXPECT_GT(us, 0);
-      // As far as the printed digits go.
+      // Compares within the precision of the printed digits.
       EXPECT_NEAR(algorithm, static_cast<double>(size) / us / 1e3, 0.006 + algorithm * 0.01);
       EXPECT_NEAR(std::stod(row[at + 2]), algorithm * 4 / 3, 0.013);
       EXPECT_EQ(row[at + 3], "0");
@@ -102,7 +102,7 @@ TEST(Perf, StepsInBytesAndNoCheck) {
   EXPECT_EQ(table[1][12], "N/A");
 }
 
-// The columns that do not depend on the machine, for odd sizes among three ranks.
+// The machine-independent columns, for odd sizes with three ranks.
 TEST(Perf, SizeAndCountAreThoseOfNcclTests) {
   using Rows = std::vector<std::vector<std::string>>;
   const Rows whole = {{"4", "1"}, {"48", "12"}, {"340", "85"}, {"2400", "600"}};
@@ -128,7 +128,7 @@ TEST(Perf, EveryOperationIsRightInEveryType) {
       perf({"all", "-b", "6000", "-e", "6000", "-g", "3", "-d", "all", "-r", "-1"});
   ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
   const auto table = rows(result);
-  // 14 types: five operations without a root, four with any of three, and a barrier.
+  // 14 types: five operations without a root, four with each of three roots, and a barrier.
   EXPECT_EQ(table.size(), 14u * (5 + 4 * 3) + 1) << result.out;
   for (const auto& row : table) {
     ASSERT_EQ(row.size(), 13u);
@@ -215,7 +215,7 @@ TEST(Perf, ExplainsEachSize) {
   EXPECT_EQ(sizes, (std::vector<uint64_t>{1 << 20, 2 << 20}));
 }
 
-// Whichever way each size goes.
+// Explains the operation for any algorithm.
 TEST(Perf, ExplainsWhatWentByWhichAlgorithm) {
   for (const std::string algorithm : {"ring", "halving", "direct"}) {
     ASSERT_EQ(setenv("KEEL_ALGORITHM", algorithm.c_str(), 1), 0);
@@ -233,7 +233,7 @@ TEST(Perf, ExplainsWhatWentByWhichAlgorithm) {
   }
 }
 
-// Two chips with a library of their own, and one without: a bridge between the two islands.
+// Two chips with a native library, and one without: a bridge between the two islands.
 TEST(Perf, ExplainsTheBridgeBetweenIslands) {
   ASSERT_EQ(setenv("KEEL_SIM_DEVICES", "2", 1), 0);
   const Result result = perf({"all_reduce", "-b", "4M", "-e", "4M", "-g", "3", "--explain",
@@ -260,7 +260,7 @@ TEST(Perf, ExplainsTheBridgeBetweenIslands) {
   EXPECT_GT(lane["measured_ms"], 0);
 }
 
-// Memory that the host reaches, but the other process does not, crosses a bridge.
+// Memory that the host can access but the other process cannot is exchanged over a bridge.
 TEST(Perf, ExplainsWhatOtherProcessesDoNotReach) {
   for (const bool is_local : {true, false}) {
     const Result result = perf({"all_reduce", "-b", "1M", "-e", "1M", is_local ? "-g" : "--procs",
@@ -269,7 +269,7 @@ TEST(Perf, ExplainsWhatOtherProcessesDoNotReach) {
     ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
     const json told = explained(result, "{\"world\"");
     ASSERT_TRUE(told.is_object()) << result.out;
-    // On a GPU with memory of its own it is staged in one process, too.
+    // On a GPU with its own memory, data is staged even within one process.
     if (is_local && told["path"] == "bridge") return;
     EXPECT_EQ(told["path"], is_local ? "direct" : "bridge");
     for (const json& rank : told["ranks"]) EXPECT_EQ(rank["reach"], is_local ? "alias" : "staged");
@@ -285,7 +285,7 @@ TEST(Perf, ForeignMemory) {
   EXPECT_EQ(result.exit_code, 0) << result.error << result.out;
 }
 
-// Which other processes cannot map: several windows of it, the last one not full.
+// Memory that other processes cannot map: several chunks, the last one partly filled.
 TEST(Perf, ForeignMemoryOfProcesses) {
   for (const char* bytes : {"6000", "700004"}) {
     const Result result = perf({"all", "-b", bytes, "-e", bytes, "--procs", "3", "--foreign"});
@@ -353,7 +353,7 @@ TEST(Perf, TableThatCannotBeWrittenFailsBeforeTheRun) {
   EXPECT_FALSE(contains(result.out, "us by algorithm")) << result.out;
 }
 
-// A rank for each device that is named, unless told otherwise.
+// One rank per named device, unless options say otherwise.
 TEST(Perf, EveryDeviceThatIsNamedTakesPart) {
   const std::vector<std::pair<std::vector<std::string>, size_t>> cases = {
       {{"--devices", "cpu:0,cpu"}, 2},
@@ -398,7 +398,7 @@ TEST(Perf, DeviceThatIsNotThereIsNamedWithWhatWouldBringIt) {
   EXPECT_FALSE(contains(refusal("cpu:9"), "backend 'cpu'")) << "there are others of it";
 }
 
-// Variables that the launcher of something else has left, such as a Kubernetes pod's.
+// Stray launcher variables, for example those of a Kubernetes pod.
 TEST(Perf, StrayVariablesOfALauncherAreNoLauncher) {
   for (const std::vector<std::string>& more :
        {std::vector<std::string>{"-g", "2"}, std::vector<std::string>{"--procs", "2"}}) {
@@ -426,7 +426,7 @@ TEST(Perf, RanksThatDoNotComeAreToldWithTheirLauncher) {
   EXPECT_TRUE(contains(result.error, "rank 0 of 4 by the environment variables of Slurm"))
       << result.error;
   EXPECT_TRUE(contains(result.error, "unset SLURM_PROCID")) << result.error;
-  // At once.
+  // Printed at once.
   EXPECT_TRUE(contains(result.out, "rank 0 of 4 processes by the environment variables of Slurm"))
       << result.out;
 }

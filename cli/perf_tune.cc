@@ -27,7 +27,7 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-// Between two sizes, in factors.
+// Returns the geometric mean of two sizes.
 uint64_t middle(uint64_t smaller, uint64_t larger) {
   return static_cast<uint64_t>(
       std::sqrt(static_cast<double>(smaller) * static_cast<double>(larger)));
@@ -125,7 +125,7 @@ std::string PerfTuning::merged(const std::string& before) const {
   std::string text = std::string(kTitle) + "\n";
   std::istringstream stream(before);
   std::string line;
-  // Another version's is worth nothing.
+  // A table of another version is discarded.
   const bool is_ours = std::getline(stream, line) && line == kTitle;
   while (is_ours && std::getline(stream, line)) {
     const std::vector<std::string> words = words_of(line);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `keel perf --tune`: the rules that follow from what was measured, and the file they go to.
+// Tests `keel perf --tune`: the rules derived from measurements, and their file.
 #include "cli/perf_tune.h"
 
 #include <gtest/gtest.h>
@@ -85,7 +85,7 @@ TEST(PerfTuning, ForeignBuffersHaveRulesOfTheirOwn) {
             "keel-collectives 1\nall_gather 1- 4 alias enough ring\n" + mine);
 }
 
-// Whether processes may read each other is not this test's to say.
+// Valid whether or not processes may read each other's memory.
 TEST(PerfTuning, ForeignBuffersAreMeasuredBetweenProcesses) {
   const std::string folder = testing::TempDir() + "keel-tune-foreign-" + std::to_string(getpid());
   const Result tuned = keel({"perf", "all_gather", "-b", "256K", "-e", "256K", "--procs", "2", "-n",
@@ -110,7 +110,7 @@ TEST(PerfTuning, SaysWhatIsChosen) {
   EXPECT_EQ(keel::cli::perf_algorithm_at(explained, "barrier", 0), "");
 }
 
-// As a user has it: measured, written, and read by the next communicator.
+// Like a user: measures, writes, and reads the table with the next communicator.
 TEST(PerfTuning, TheTableIsWrittenAndRead) {
   const std::string folder = testing::TempDir() + "keel-tune-" + std::to_string(getpid());
   const std::vector<std::string> environment = {"XDG_CACHE_HOME=" + folder,
@@ -132,7 +132,7 @@ TEST(PerfTuning, TheTableIsWrittenAndRead) {
   std::ifstream file(path);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_TRUE(text.starts_with("keel-collectives 1\n")) << text;
-  // Whatever was measured: a rule of ours is kept, read and shown.
+  // Independently of the measurements, a rule added by a user is kept, read and shown.
   std::ofstream(path, std::ios::app) << "all_reduce * 3 * * ring 1000\n";
   const Result timed =
       keel({"perf", "all_reduce", "-b", "1K", "-e", "1K", "-g", "3", "-n", "2", "--explain"},

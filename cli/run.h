@@ -9,7 +9,7 @@ class App;
 
 namespace keel::cli {
 
-// |*exit_code| gets the job's.
+// |*exit_code| becomes the job's exit code.
 void add_run_command(CLI::App& app, int* exit_code);
 
 }  // namespace keel::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `keel run`: what its processes find, how a job ends, and that nothing is left of it.
+// Tests `keel run`: the environment of its processes, how a job ends, and that no process remains.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ std::vector<std::string> run(const std::string& script, std::vector<std::string>
   return arguments;
 }
 
-// Gone, or dead and not yet collected by whoever inherited it.
+// Returns whether the process is gone, or dead and not yet reaped by its parent.
 bool is_dead(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
@@ -37,7 +37,7 @@ bool is_dead(pid_t pid) {
   return end == std::string::npos || text.compare(end, 3, ") Z") == 0;
 }
 
-// Within a minute.
+// Returns whether the process dies within a minute.
 bool dies(pid_t pid) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!is_dead(pid)) {
@@ -70,12 +70,12 @@ TEST(Run, EachProcessFindsItsPlace) {
   EXPECT_FALSE(contains(keel(run(script, {"-n", "1"})).out, *meetings.begin()));
 }
 
-// One process has them all, as many as cores one each, and more still one.
+// One process has all cores; as many processes as cores have one each, and so do more processes.
 TEST(Run, BindsProcessesToEvenSharesOfTheCores) {
   cpu_set_t usable;
   CPU_ZERO(&usable);
   ASSERT_EQ(sched_getaffinity(0, sizeof(usable), &usable), 0);
-  // nproc goes by OpenMP's variables, too.
+  // nproc also obeys OpenMP's variables.
   const std::string script = "unset OMP_NUM_THREADS OMP_THREAD_LIMIT; echo $KEEL_RANK $(nproc)";
   for (const int processes : {1, CPU_COUNT(&usable), 2 * CPU_COUNT(&usable)}) {
     const Result result = keel(run(script, {"-n", std::to_string(processes), "--bind"}));

@@ -27,7 +27,7 @@ struct TopoOptions {
   bool json = false;
 };
 
-// A line of the tree and what hangs below it.
+// A line of the tree, with its subtrees.
 struct Branch {
   std::string text;
   std::vector<Branch> below;
@@ -55,7 +55,7 @@ std::string via_text(const Json& device) {
   return fmt::format("{}", fmt::join(path, " > "));
 }
 
-// What is on |node|, null for what is nowhere: a chip once with all ways into it.
+// Returns the branches of |node|, or of no node if null. A chip with several devices appears once.
 std::vector<Branch> placed_branches(const Json& topology, const Json& node) {
   std::vector<Branch> branches;
   std::map<int, size_t> of_chip;
@@ -111,7 +111,7 @@ std::string tree_text(const Json& topology) {
     }
     machine.below.push_back(std::move(branch));
   }
-  // Nodes of no package, or of several.
+  // Nodes that belong to no package, or to several.
   for (const Json& node : topology.at("numa_nodes")) {
     if (node.at("packages").size() != 1) machine.below.push_back(node_branch(topology, node));
   }
@@ -124,7 +124,7 @@ std::string tree_text(const Json& topology) {
   return text;
 }
 
-// A row a device, a column a device or a network interface.
+// One row per device, one column per device or network interface.
 std::string distance_table(const Json& topology) {
   if (topology.at("distances").empty()) return {};
   std::map<std::pair<std::string, std::string>, std::string> codes;

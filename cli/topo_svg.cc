@@ -16,11 +16,11 @@ namespace {
 // Pixels.
 constexpr int kGap = 12;
 constexpr int kLine = 18;
-constexpr int kCore = 14;  // a core's square with its gap
+constexpr int kCore = 14;  // a core's square with gap
 constexpr int kCoresAcross = 16;
 constexpr int kNodeWidth = 2 * kGap + kCoresAcross * kCore;
-constexpr int kTile = 38;  // the height of a device or an interface
-constexpr int kCell = 64;  // of the table of distances
+constexpr int kTile = 38;  // height of a device or an interface
+constexpr int kCell = 64;  // in the table of distances
 constexpr int kRowName = 110;
 
 std::string escape(const std::string& text) {
@@ -47,7 +47,7 @@ std::string escape(const std::string& text) {
   return out;
 }
 
-// At most |limit| bytes, cut between two characters of UTF-8.
+// Shortens |text| to at most |limit| bytes, between two UTF-8 characters.
 std::string shorten(const std::string& text, size_t limit) {
   if (text.size() <= limit) return text;
   size_t end = limit - 1;
@@ -63,7 +63,7 @@ class Canvas {
         fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\" class=\"{}\"/>\n",
                     x, y, width, height, style);
   }
-  // |y| is the text's base line.
+  // |y| is the base line.
   void text(int x, int y, const std::string& words, const char* style) {
     reach(x + static_cast<int>(words.size()) * 7, y);
     body_ +=
@@ -109,14 +109,14 @@ text { font-family: "DejaVu Sans", Verdana, sans-serif; font-size: 11px; fill: #
   int bottom_ = 0;
 };
 
-// A device or an interface in a node's box: two lines.
+// A device or an interface in a node's box, with two lines of text.
 struct Tile {
   std::string title;
   std::string detail;
   const char* style;
 };
 
-// On |node|; null: on none. A chip is one tile, whatever leads to it.
+// Returns the tiles of |node|, or of no node if null. A chip with several devices is one tile.
 std::vector<Tile> tiles_on(const Json& topology, const Json& node) {
   std::vector<Tile> tiles;
   std::map<int, size_t> of_chip;
@@ -142,7 +142,7 @@ std::vector<Tile> tiles_on(const Json& topology, const Json& node) {
   return tiles;
 }
 
-// A box of |cores| squares over |tiles|.
+// A box with |cores| squares above |tiles|.
 struct Node {
   std::string title;
   std::string detail;
@@ -182,7 +182,7 @@ void draw_node(const Node& node, int x, int y, int height, Canvas* canvas) {
   }
 }
 
-// A package, or what belongs to none, with its nodes side by side.
+// A package, or the nodes without a package, side by side.
 struct Group {
   std::string title;
   std::vector<Node> nodes;

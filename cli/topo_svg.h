@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture of what keel_topology_get tells.
+// Draws the result of keel_topology_get.
 #ifndef KEEL_CLI_TOPO_SVG_H_
 #define KEEL_CLI_TOPO_SVG_H_
 
@@ -9,13 +9,13 @@
 
 namespace keel::cli {
 
-// "512.0 GiB"; "unknown" for null.
+// Returns "512.0 GiB"; "unknown memory" for null.
 std::string size_text(const Json& bytes);
-// "PIX"-like codes of the table of distances: "chip", "switch", "bridge", "node",
-// "across", "?".
+// Returns a code for the table of distances, like nvidia-smi's "PIX": "chip", "switch", "bridge",
+// "node", "across", "?".
 std::string distance_code(const std::string& distance);
 
-// A whole SVG document.
+// Returns a complete SVG document.
 std::string draw_topology(const Json& topology);
 
 }  // namespace keel::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the runner reads from a worker process, where a plugin may write too.
+// Fuzzes the runner's input from a worker process; a plugin may write to the same stream.
 #include <span>
 #include <vector>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any sequence of calls of keel.h.
+// Fuzzes sequences of keel.h calls.
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -8,7 +8,8 @@
 
 namespace {
 
-// Devices of the cpu plugin and of the emulated chip; Keel stays up between inputs.
+// Returns devices of the cpu plugin and of the emulated chip. Keel stays initialized between
+// inputs.
 std::vector<keel_device> start() {
   setenv("KEEL_CPU_DEVICES", "2", /*overwrite=*/0);
   setenv("KEEL_SIM_DEVICES", "2", /*overwrite=*/0);

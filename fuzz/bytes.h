@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers drawn from a row of bytes, a fuzzer's or a generator's.
+// Draws numbers from bytes of a fuzzer or a generator.
 #ifndef KEEL_FUZZ_BYTES_H_
 #define KEEL_FUZZ_BYTES_H_
 
@@ -10,7 +10,7 @@
 
 namespace keel::fuzz {
 
-// Takes from the front; zeroes once the bytes are used up. Not thread-safe.
+// Consumes bytes from the front; returns zeroes once they are used up. Not thread-safe.
 class Bytes {
  public:
   explicit Bytes(std::span<const uint8_t> bytes) : rest_(bytes) {}
@@ -27,17 +27,17 @@ class Bytes {
     for (int i = 0; i < 8; ++i) value = value << 8 | byte();
     return value;
   }
-  // 0 .. bound - 1; |bound| up to 65,536.
+  // Returns 0 .. bound - 1; |bound| is at most 65,536.
   uint32_t below(uint32_t bound) {
     const uint32_t drawn = bound <= 256 ? byte() : static_cast<uint32_t>(byte()) << 8 | byte();
     return drawn % bound;
   }
   bool one_in(uint32_t count) { return below(count) == count - 1; }
-  // |value|, but one in |count| times anything below |bound|.
+  // Returns |value|; one time in |count|, any number below |bound| instead.
   uint32_t usually(uint32_t value, uint32_t count, uint32_t bound) {
     return one_in(count) ? below(bound) : value;
   }
-  // Up to |limit| bytes, any of them.
+  // Returns up to |limit| arbitrary bytes.
   std::string text(uint32_t limit) {
     std::string drawn(below(limit + 1), '\0');
     for (char& each : drawn) each = static_cast<char>(byte());

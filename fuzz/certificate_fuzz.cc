@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates, whose digest is only looked at once the rest is in order.
+// Fuzzes certificates. Their digest is checked only after everything else.
 #include "conformance/certificate.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PCI addresses as vendors write them, and which devices are one chip.
+// Fuzzes PCI addresses in vendors' notations, and the grouping of devices by chip.
 #include <algorithm>
 
 #include "core/chip.h"
@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const std::vector<uint32_t> chips = keel::number_chips(devices);
   uint32_t next = 0;
-  for (uint32_t chip : chips) {  // numbered as they first appear
+  for (uint32_t chip : chips) {  // numbered in order of appearance
     if (chip > next) __builtin_trap();
     next = std::max(next, chip + 1);
   }

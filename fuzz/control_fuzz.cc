@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank may find in the memory it shares with another one: a process that lies, or writes
-// where it should not. Rank 0 is here and runs operations; rank 1 is a process that does nothing
-// but hand out its memory, and everything it would write there is the fuzzer's, who may write
-// over anything else too.
+// Fuzzes the control segment shared by ranks: a peer process may lie, or write anywhere. Rank 0 is
+// this process and runs operations. Rank 1 is a process that only hands out its memory; the fuzzer
+// writes this rank's data and may overwrite everything else.
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -29,7 +28,7 @@ constexpr uint64_t kChunk = 4096;
 constexpr uint64_t kBuffer = 64 << 10;
 constexpr int64_t kTimeoutNs = 2'000'000;
 
-// Rank 0's process, for all inputs.
+// Rank 0's process, shared by all inputs.
 struct Here {
   keel::fuzz::SilentPeer peer = keel::fuzz::start_silent_peer();
   keel::Ref<keel::Device> device;
@@ -51,8 +50,8 @@ struct Here {
     memory = static_cast<char*>(allocated);
     start_threads();
   }
-  // Those of the streams that an operation may take: a thread that is just starting when an
-  // input ends looks like a leak.
+  // Starts the threads of the streams that an operation may take: a thread still starting at the
+  // end of an input looks like a leak.
   void start_threads() const {
     std::array<keel::Ref<keel::Stream>, 16> streams;
     for (keel::Ref<keel::Stream>& stream : streams) {
@@ -62,7 +61,7 @@ struct Here {
   }
 };
 
-// One communicator, from its first operation to the one that fails.
+// One communicator, from its first operation to the first failure.
 class Team {
  public:
   Team(Here& here, Bytes& bytes) : here_(here), bytes_(bytes) {
@@ -95,7 +94,7 @@ class Team {
     require(keel::Selection::make({}, surroundings, &built_in_), "make");
     keel::Runner runner(context);
     static keel::FlightRecorder::Entry entry;
-    // Rank 1 is never waited for, unless the fuzzer writes over that.
+    // Rank 1 has already arrived and finished, unless the fuzzer overwrites this.
     if (!theirs_->crowded()) theirs_->arrive(1, UINT64_MAX / 2);
     theirs_->publish_done(1, UINT64_MAX / 2, true);
     constexpr uint32_t kMostOperations = 6;
@@ -132,7 +131,7 @@ class Team {
   char* send() const { return here_.memory; }
   char* receive() const { return here_.memory + kBuffer; }
 
-  // One that rank 0's own checks let pass.
+  // Draws a request that passes rank 0's own checks.
   bool draw(keel::Request* request) {
     constexpr keel_collective kDrawn[] = {KEEL_ALL_REDUCE, KEEL_REDUCE,       KEEL_BROADCAST,
                                           KEEL_ALL_GATHER, KEEL_SEND_RECV,    KEEL_REDUCE_SCATTER,
@@ -179,7 +178,7 @@ class Team {
     return place;
   }
 
-  // What a rank 1 that calls the same would write.
+  // Writes the descriptor that a rank 1 with the same call would publish.
   void post(const keel::Fingerprint& fingerprint, const keel::Request& request, uint64_t sequence) {
     keel::Post& own = theirs_->post(1, sequence);
     own.fingerprint = fingerprint;
@@ -197,7 +196,7 @@ class Team {
       *layout++ = piece.count;
     }
     if (bytes_.one_in(8)) {
-      // At an address that the forked process has, too, or at none.
+      // An address that also exists in the forked process, or an invalid one.
       static const char there[1 << 16] = {};
       own.flags |= keel::Post::kSendAttached;
       own.send.address = reinterpret_cast<uint64_t>(there) + (bytes_.one_in(4) ? bytes_.word() : 0);
@@ -227,7 +226,7 @@ class Team {
     }
   }
 
-  // Anything anywhere; mostly where rank 0 will look.
+  // Overwrites bytes anywhere, mostly those that rank 0 reads.
   void write_over(uint64_t sequence) {
     for (uint32_t i = bytes_.below(4); i != 0; --i) {
       uint8_t* at = nullptr;
@@ -248,7 +247,7 @@ class Team {
           at = reinterpret_cast<uint8_t*>(theirs_->layout(1)) + bytes_.below(32);
           break;
         case 4:
-          at = raw_ + bytes_.below(8192);  // the header, and how far each rank is
+          at = raw_ + bytes_.below(8192);  // the header and the ranks' progress
           break;
         default:
           at = raw_ + (uint64_t{bytes_.below(65536)} << 8 | bytes_.byte()) % (bytes_mapped_ - 16);
@@ -258,7 +257,7 @@ class Team {
     }
   }
 
-  // By which ranks 0 and 1 do |request|: any that can, or what is built in.
+  // Draws the algorithm of ranks 0 and 1 for |request|: any applicable one, or the built-in choice.
   keel::Algorithm draw_algorithm(const keel::Request& request) {
     const auto drawn = static_cast<keel::Algorithm>(bytes_.below(keel::kAlgorithms));
     const bool narrow =

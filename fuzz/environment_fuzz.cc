@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment that keel_init and its plugins read: one variable a line, in this order.
-// Those that name files are left out.
+// Fuzzes the environment that keel_init and its plugins read: one variable per line, in this order.
+// Variables that name files are omitted.
 #include <keel/keel.h>
 
 #include <cstdlib>
@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const keel_status status = keel_init(nullptr);
   if (status == KEEL_INTERNAL) __builtin_trap();
   if (status != KEEL_OK) {
-    // What was refused left nothing behind, and the reason is told.
+    // A refused keel_init leaves no state behind, and reports the reason.
     uint32_t count = 0;
     if (*keel_last_error() == '\0' || keel_backend_count(&count) == KEEL_OK) __builtin_trap();
     return 0;

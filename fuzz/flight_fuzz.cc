@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of flight recorders: what the input has goes to the front of the header and of the
-// entries; the rest, which would only be zeroes to copy, is made here.
+// Fuzzes files of flight recorders: the input fills the start of the header and of the entries; the
+// code below adds the rest, which is zeroes.
 #include <keel/keel.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kHeaderBytes = 4096;
 constexpr size_t kFileBytes = kHeaderBytes + 1024 * 64;
-constexpr size_t kHeaderInput = 328;  // what the header's members take
+constexpr size_t kHeaderInput = 328;  // size of the header's members
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Module images of the caller, as the CUDA backend looks at them before a driver does, which is
-// told no size. What passes has all its headers, and all they speak of, within itself.
+// Fuzzes module images of the caller, as the CUDA backend checks them before passing them to the
+// driver, which receives no size. In an accepted image all headers, and all ranges they refer to,
+// are inside the image.
 #include <elf.h>
 
 #include <cstring>
@@ -13,7 +14,7 @@ void require(bool holds) {
   if (!holds) __builtin_trap();
 }
 
-// Told by sums that cannot wrap.
+// Checks with sums that cannot wrap.
 void require_inside(uint64_t offset, uint64_t count, uint64_t bytes, uint64_t size) {
   using Wide = unsigned __int128;
   require(Wide{offset} + Wide{count} * bytes <= size);
@@ -31,7 +32,7 @@ void require_whole_elf(const uint8_t* data, uint64_t size) {
   const auto header = header_at<Elf64_Ehdr>(data, 0);
   uint64_t sections = header.e_shnum;
   uint64_t segments = header.e_phnum;
-  // More than these fields hold are counted in the first section.
+  // Counts beyond these fields are stored in the first section.
   if (header.e_shoff != 0) {
     require_inside(header.e_shoff, 1, sizeof(Elf64_Shdr), size);
     const auto first = header_at<Elf64_Shdr>(data, header.e_shoff);

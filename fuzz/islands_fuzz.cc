@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank may find in shared memory where ranks look for islands: other ones that lie of their
-// native libraries, of the ids to meet by, of how they got on and of where they belong. One rank
-// is here, on an emulated chip that has such a library; the others are a process that does nothing,
-// and what they would post is the fuzzer's.
+// Fuzzes the shared memory through which ranks find islands (ranks of one native library): other
+// ranks may lie about their native library, their bootstrap ids, their results and their island.
+// One rank is this process, on an emulated chip with a native library. The other ranks are a
+// process that does nothing; the fuzzer writes their descriptors.
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -32,11 +32,11 @@ constexpr uint64_t kBuffer = 64 << 10;
 constexpr const char* kDevices[] = {"sim:0", "sim:1",   "sim:2", "sim:3",
                                     "sim:4", "sim#2:0", "cpu:0"};
 
-// This rank's process, for all inputs.
+// This rank's process, shared by all inputs.
 struct Here {
   keel::fuzz::SilentPeer peer = keel::fuzz::start_silent_peer();
   keel::Ref<keel::Device> device;
-  NativeOffer offer;  // what a rank that does not lie says of the same library
+  NativeOffer offer;  // an honest rank's offer of the same library
   char* memory = nullptr;
 
   Here() {
@@ -54,7 +54,7 @@ struct Here {
     void* allocated = nullptr;
     require(device->memory().alloc(KEEL_MEMORY_DEVICE, 2 * kBuffer, &allocated), "alloc");
     memory = static_cast<char*>(allocated);
-    // A thread of a stream that is just starting when an input ends looks like a leak.
+    // A stream's thread still starting at the end of an input looks like a leak.
     std::array<keel::Ref<keel::Stream>, 8> streams;
     for (keel::Ref<keel::Stream>& stream : streams) {
       require(device->lease_stream(&stream), "stream");
@@ -63,7 +63,7 @@ struct Here {
   }
 };
 
-// One communicator, while it is made and in its first operation.
+// One communicator, during its creation and its first operation.
 class Team {
  public:
   Team(Here& here, Bytes& bytes)
@@ -80,8 +80,8 @@ class Team {
       auto why = NativeOffer::Why::kOffered;
       if (rank != self_) {
         attendee.device = kDevices[bytes.usually(1 + rank % 4, 4, std::size(kDevices))];
-        // The library of the emulated chip reaches the ranks of one process only. Nothing of what
-        // these post is an address, which such ranks would believe.
+        // The emulated chip's library only reaches ranks of one process. Ranks of one process trust
+        // addresses in descriptors, so these descriptors contain none.
         if (!bytes.one_in(4)) attendee.process = keel::ShareServer::get().token();
         why = static_cast<NativeOffer::Why>(bytes.usually(1, 4, 4));
       }
@@ -132,15 +132,15 @@ class Team {
   }
 
  private:
-  // What the rank would say in all the exchanges there may be, before this one looks. Of what is
-  // larger than a post there are two places, which the later ones find as the earlier left them:
-  // an id that was not inherited is also the code of a rank that has done well.
+  // Writes the rank's contributions to all possible exchanges before this rank reads any.
+  // Contributions larger than a descriptor share two slots, so later exchanges find the earlier
+  // contents: an id that was not inherited is also the code of a successful rank.
   void post_all(uint32_t rank, const keel::IslandPlan& expected) {
     put_id(theirs_->eager(rank, 1));
     for (uint64_t sequence = 0; sequence < ControlSegment::kPosts; ++sequence) {
       keel::Post& post = theirs_->post(rank, sequence);
       post.fingerprint = {};
-      // Islands, then their lanes, then what comes of those.
+      // Islands, then their lanes, then the results of these.
       const bool splits = sequence >= 3 && sequence < 6;
       post.fingerprint.collective = splits ? keel::kSplitCollective : keel::kIslandsCollective;
       if (bytes_.one_in(16)) post.fingerprint.collective = bytes_.byte();
@@ -151,7 +151,7 @@ class Team {
   }
   void put_offer(uint8_t* place, uint32_t rank) {
     NativeOffer offer = here_.offer;
-    offer.uuid[0] ^= static_cast<uint8_t>(1 + rank);  // a chip of its own
+    offer.uuid[0] ^= static_cast<uint8_t>(1 + rank);  // a different chip
     switch (are_apart_ ? 1 : bytes_.below(5)) {
       case 0:
       case 3:
@@ -160,7 +160,7 @@ class Team {
         offer.library = {};
         break;
       case 2:
-        offer.library.fill('x');  // with no end
+        offer.library.fill('x');  // not terminated
         break;
       default: {
         const std::string name = bytes_.text(64);
@@ -177,13 +177,13 @@ class Team {
   }
   void put_id(uint8_t* place) {
     keel::NativeId id;
-    id.size = bytes_.usually(128, 4, 65536);  // as the emulated chip's
+    id.size = bytes_.usually(128, 4, 65536);  // size of the emulated chip's id
     id.inherited = bytes_.usually(0, 8, 256);
     for (uint32_t i = 0; i < 32; ++i) id.bytes[i] = bytes_.byte();
     std::memcpy(place, &id, sizeof(id));
     write_over(place, sizeof(id));
   }
-  // As this rank will see it.
+  // The plan as this rank will compute it.
   keel::IslandPlan plan_of_offers() {
     std::vector<keel::NativeRank> ranks(world_);
     for (uint32_t rank = 0; rank < world_; ++rank) {
@@ -198,8 +198,8 @@ class Team {
     }
     return keel::IslandPlan(std::move(ranks));
   }
-  // A code, or an object to fetch. The lane of a rank, and its place there, are mostly those that
-  // follow from the offers.
+  // Writes a code, or an object to fetch. A rank's lane, and its index in the lane, mostly follow
+  // from the offers.
   void put_small(uint8_t* place, uint64_t sequence, uint32_t rank,
                  const keel::IslandPlan& expected) {
     constexpr uint64_t kChoice = 3;
@@ -227,7 +227,7 @@ class Team {
     }
   }
 
-  // Every rank is in one island, at its place there, whatever was said.
+  // Every rank is in one island, at its index there, whatever the others wrote.
   void check(const keel::IslandPlan& plan) {
     uint64_t ranks = 0;
     for (const std::vector<uint32_t>& island : plan.islands()) {
@@ -262,7 +262,7 @@ class Team {
   Bytes& bytes_;
   const uint32_t world_;
   const uint32_t self_;
-  const bool are_apart_;  // the others have a library of their own
+  const bool are_apart_;  // the other ranks use another library
   std::shared_ptr<keel::Team> team_;
   std::unique_ptr<ControlSegment> theirs_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between ranks that meet, and unique ids.
+// Fuzzes the bootstrap messages between ranks, and unique ids.
 #include <algorithm>
 #include <cstring>
 
@@ -8,7 +8,7 @@
 
 namespace {
 
-// What was accepted is written as it was read.
+// An accepted message is written as it was read.
 void expect_same(const keel::Bytes& written, keel::ByteView read) {
   if (!std::equal(written.begin(), written.end(), read.begin(), read.end())) __builtin_trap();
 }

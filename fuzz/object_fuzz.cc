@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared objects of the caller: what the CPU backend looks at before the loader maps them.
-// The loader itself, which runs what it is given, is not for random bytes.
+// Fuzzes the CPU backend's check of the caller's shared objects before the loader maps them. The
+// loader itself is not fuzzed, because it executes its input.
 #include "backends/cpu/shared_object.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

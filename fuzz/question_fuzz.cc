@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `keel ops` is asked: an operator, its dtype, its shapes and its attributes.
+// Fuzzes the arguments of `keel ops`: operator, dtype, shapes and attributes.
 #include "cli/command.h"
 #include "cli/op_question.h"
 #include "fuzz/bytes.h"
@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto index = bytes.below(static_cast<uint32_t>(schemas.size()));
   const auto& schema = *schemas[index];
   keel::cli::CaseOptions options;
-  // The rest is text: a word an option, "=" in those that are attributes.
+  // The rest is text: one word per option; words with "=" are attributes.
   std::string word;
   while (!bytes.empty()) {
     const char next = static_cast<char>(bytes.byte());

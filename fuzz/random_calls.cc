@@ -44,7 +44,7 @@ void RandomCalls::load_plugin() {
 }
 
 void RandomCalls::load_module() {
-  // What the host would run as its own code is not made of random bytes.
+  // No shared objects from random bytes: the host would execute them.
   keel_binary_format format = bytes_->below(8);
   if (format == KEEL_BINARY_SHARED_OBJECT) format = KEEL_BINARY_SPIRV;
   const std::string binary = text(64);
@@ -115,7 +115,7 @@ const std::vector<RandomCalls::Weighted>& RandomCalls::table() {
 }
 
 void RandomCalls::run(Bytes bytes) {
-  // A row of 256 entries, so that one byte draws a call by its weight.
+  // A table of 256 entries, so that one byte draws a call by weight.
   static const std::vector<Call> drawn = [] {
     std::vector<Call> row;
     for (const Weighted& each : table()) row.insert(row.end(), each.weight, each.call);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any calls of keel.h in any order with any arguments that its rules allow: wrong
-// handles, wild device pointers, sizes past the end, structs of the wrong type. What only
-// the caller can know stays right: host memory is real, and work on one piece of memory is
-// ordered.
+// Makes calls of keel.h in any order with any arguments that the API allows: invalid handles, wild
+// device pointers, sizes past the end, structs of the wrong type. Conditions that only the caller
+// can ensure are kept: host memory is real, and accesses to the same memory are ordered.
 #ifndef KEEL_FUZZ_RANDOM_CALLS_H_
 #define KEEL_FUZZ_RANDOM_CALLS_H_
 
@@ -19,8 +18,8 @@
 
 namespace keel::fuzz {
 
-// A stream with the memory that only it uses: whatever is enqueued on a lane is ordered,
-// so that no two calls race for data, however wild they are otherwise.
+// A stream and the memory that only this stream uses. Work enqueued on a lane is ordered, so that
+// no two calls race for data, however wild their arguments.
 struct Lane {
   struct Block {
     keel_device device;
@@ -28,7 +27,7 @@ struct Lane {
     uint64_t size;
     keel_memory_kind kind;
 
-    // By numbers: |base| may be any address, and pointers have rules of their own.
+    // Integer arithmetic: |base| may be any address, and pointer arithmetic would be undefined.
     char* at(uint64_t offset) const {
       return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(base) + offset);
     }
@@ -36,28 +35,27 @@ struct Lane {
 
   keel_device device = {};
   std::atomic<uint64_t> stream{0};
-  std::mutex mutex;  // whoever enqueues work on the memory, or ends the stream
+  std::mutex mutex;  // held to enqueue work on the memory or end the stream
   std::vector<Block> blocks;
   alignas(64) std::array<char, 4096> host = {};    // written by copies
-  alignas(64) std::array<char, 4096> source = {};  // read by copies, some when they are enqueued
+  alignas(64) std::array<char, 4096> source = {};  // read by copies, some at enqueue time
 };
 
-// The objects that the calls of all threads are made on. Keel is up while it lives.
+// The objects shared by all threads' calls. Keel must stay initialized during the lifetime.
 class World {
  public:
   explicit World(std::vector<keel_device> devices);
-  // Destroys all objects that are left; problem() may be asked for after it only by whoever
-  // called finish().
+  // Destroys the remaining objects. To read problem() afterwards, call finish() first.
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  // Destroys all objects; every handle must still be in order.
+  // Destroys all objects; every handle must still be consistent.
   void finish();
-  // The first rule that a call broke; empty if none did.
+  // Returns the first rule that a call broke; empty if none.
   std::string problem();
   uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
-  // Calls that did what they were asked for: a world where all are refused tests little.
+  // Number of calls that succeeded: a world in which all calls are refused tests little.
   uint64_t successes() const { return successes_.load(std::memory_order_relaxed); }
 
  private:
@@ -65,9 +63,9 @@ class World {
   static constexpr size_t kLanes = 8;
   static constexpr size_t kEvents = 12;
   static constexpr size_t kGates = 6;
-  static constexpr uint32_t kRanks = 3;  // the communicator's are the first lanes
+  static constexpr uint32_t kRanks = 3;  // the communicator's ranks are the first lanes
 
-  // Notes what a call returned, and whether it said why.
+  // Records a call's status, and whether a failure came with a text.
   void check(const char* call, keel_status status);
   void report(const char* call, keel_status status, const char* why);
 
@@ -75,7 +73,7 @@ class World {
   std::array<Lane, kLanes> lanes_;
   std::array<std::atomic<uint64_t>, kEvents> events_ = {};
   std::array<std::atomic<uint64_t>, kGates> gates_ = {};
-  std::mutex comm_mutex_;  // of making and ending it
+  std::mutex comm_mutex_;  // held to create and destroy the communicator
   std::array<std::atomic<uint64_t>, kRanks> comm_ = {};
   std::atomic<uint64_t> calls_{0};
   std::atomic<uint64_t> successes_{0};
@@ -84,14 +82,14 @@ class World {
   std::string problem_;
 };
 
-// Turns bytes into calls on a world. One a thread. In random_arguments.cc what is drawn for
-// the calls, in random_streams.cc, random_memory.cc, random_operators.cc and
-// random_collectives.cc the calls, in random_calls.cc those of devices and the draw.
+// Turns bytes into calls on a world. One object per thread. random_arguments.cc draws arguments;
+// random_streams.cc, random_memory.cc, random_operators.cc and random_collectives.cc make the
+// calls; random_calls.cc makes device calls and draws the next call.
 class RandomCalls {
  public:
   explicit RandomCalls(World& world) : world_(world) {}
 
-  // Makes calls until |bytes| are used up.
+  // Makes calls until |bytes| are consumed.
   void run(Bytes bytes);
 
  private:
@@ -112,10 +110,12 @@ class RandomCalls {
   Lane& lane() { return world_.lanes_[bytes_->below(World::kLanes)]; }
   int64_t timeout();
   keel_header header(uint32_t size, uint32_t type);
-  // A block of |lane|, or one that is none; a place in it, and a size that may not fit.
+  // Returns a block of |lane|, or an invalid block. offset() is inside the block; size() may not
+  // fit.
   Lane::Block block(Lane& lane);
-  // The memory of |block| for a call that names no device, on |lane|'s; NULL for that of another
-  // device: two emulated chips use the same addresses, and it would be another lane's.
+  // Returns the memory of |block| for a call on |lane|'s device without a device argument; NULL for
+  // memory of another device: two emulated chips use the same addresses, so the address could
+  // belong to another lane.
   static char* near(const Lane::Block& block, const Lane& lane);
   char* own_memory(Lane& lane) { return near(block(lane), lane); }
   uint64_t offset(const Lane::Block& block);

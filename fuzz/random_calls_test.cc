@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A million random calls from four threads: no crash, no hang, no race, and a sentence
-// for each refusal.
+// A million random calls from four threads: no crash, no hang, no race, and a text for each
+// refusal.
 #include "fuzz/random_calls.h"
 
 #include <cstdlib>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 4;
 
-// Fewer under the validation layer, which every call asks, one at a time.
+// Fewer calls under the validation layer, which serializes them.
 uint64_t calls_wanted() {
   const char* const validate = std::getenv("KEEL_VALIDATE");
   return validate != nullptr && *validate == '1' ? 100'000 : 1'000'000;

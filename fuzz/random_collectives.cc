@@ -20,7 +20,7 @@ void RandomCalls::create_comm() {
   if (bytes_->one_in(8)) devices[0] = device();
   keel_comm_options options = {};
   options.header = header(sizeof(options), KEEL_STRUCT_COMM_OPTIONS);
-  options.timeout_ns = 5 * kMillisecond;  // ranks will be missing
+  options.timeout_ns = 5 * kMillisecond;  // some ranks never join
   options.chunk_bytes = bytes_->one_in(4) ? bytes_->below(4096) : 0;
   options.forbid_alias = bytes_->below(2);
   options.forbid_native = bytes_->below(2);
@@ -61,7 +61,7 @@ void RandomCalls::ask_comm() {
         keel_comm_timeout_set(asked, (1 + bytes_->below(8)) * kMillisecond));
 }
 
-// What all ranks of one operation have in common.
+// The arguments shared by all ranks of one operation.
 struct RandomCalls::Collective {
   uint32_t kind;
   keel_dtype dtype;
@@ -83,7 +83,8 @@ void RandomCalls::collective() {
     call.counts[rank] = size(bytes_->below(40));
     call.offsets[rank] = size(40 * rank);
   }
-  // Mostly as it should be, by all ranks; else by one, which the others will not follow.
+  // Mostly a correct call by all ranks; else a call by one rank, which the other ranks do not
+  // follow.
   const bool by_all = !bytes_->one_in(4);
   const uint32_t first = by_all ? 0 : bytes_->below(World::kRanks);
   const uint32_t end = by_all ? World::kRanks : first + 1;
@@ -98,7 +99,7 @@ void RandomCalls::collective() {
 void RandomCalls::call_by_rank(uint32_t rank, const Collective& call) {
   Lane& target = world_.lanes_[rank];  // locked by the caller
   const keel_comm comm = {handle(world_.comm_[rank])};
-  // A rank that is another lane's would use this lane's memory on that one's stream.
+  // With another lane's rank, the call would use this lane's memory on that lane's stream.
   for (uint32_t other = 0; other < World::kRanks; ++other) {
     if (other != rank && comm.id == world_.comm_[other]) return;
   }
@@ -153,7 +154,7 @@ void RandomCalls::call_by_rank(uint32_t rank, const Collective& call) {
       check("keel_scatter_v", keel_scatter_v(comm, send, receive, pieces, at, dtype, root, stream));
       return;
     case 13: {
-      if (send == receive) return;  // would be sent while it is overwritten
+      if (send == receive) return;  // the send buffer would be overwritten
       const uint32_t next = (rank + 1) % World::kRanks;
       const uint32_t last = (rank + World::kRanks - 1) % World::kRanks;
       check("keel_send_recv",

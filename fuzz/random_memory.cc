@@ -43,7 +43,7 @@ void RandomCalls::free_block() {
   Lane& target = lane();
   std::unique_lock lock(target.mutex, std::try_to_lock);
   if (!lock) return;
-  if (bytes_->one_in(16)) {  // inside a block, or nowhere: refused
+  if (bytes_->one_in(16)) {  // inside a block, or an invalid address: refused
     const Lane::Block wrong = block(target);
     check("keel_free", keel_free(wrong.device, wrong.at(1)));
     return;
@@ -52,7 +52,7 @@ void RandomCalls::free_block() {
   const size_t index = bytes_->below(static_cast<uint32_t>(target.blocks.size()));
   const Lane::Block freed = target.blocks[index];
   keel_status status = KEEL_INVALID_HANDLE;
-  // All work on it was enqueued on the lane's own stream.
+  // All work on the block was enqueued on the lane's own stream.
   if (bytes_->one_in(2) && freed.device.id == target.device.id && target.stream != 0 &&
       freed.kind == KEEL_MEMORY_DEVICE) {
     status = keel_free_on_stream({target.stream}, freed.base);
@@ -83,7 +83,7 @@ void RandomCalls::register_host() {
   Lane& target = lane();
   std::unique_lock lock(target.mutex, std::try_to_lock);
   if (!lock) return;
-  // A copy of the memory that another thread lets go meanwhile would use what is unregistered.
+  // If another thread unregisters the memory, a pending copy would use unregistered memory.
   if (target.stream != 0 && keel_stream_query({target.stream}) != KEEL_OK) return;
   const keel_status status =
       keel_host_register(target.device, target.host.data(), target.host.size());
@@ -113,7 +113,7 @@ void RandomCalls::copy_host() {
   if (!lock) return;
   const Lane::Block side = block(target);
   const uint64_t at = offset(side);
-  // No longer than the host's buffer: that is the caller's to know.
+  // At most the host buffer's size: the caller must ensure so.
   uint64_t bytes = std::min<uint64_t>(side.size > at ? side.size - at : 0, target.host.size());
   if (bytes_->one_in(16)) bytes = std::min<uint64_t>(bytes + 1, target.host.size());
   const keel_stream stream = {handle(target.stream)};
@@ -135,7 +135,7 @@ void RandomCalls::copy_blocks() {
   if (!lock) return;
   const Lane::Block to = block(target);
   const Lane::Block from = block(target);
-  // Pinned for another device is pageable for this one, which may read it at once while
+  // Memory pinned for another device is pageable for this one: the copy may read it at once, while
   // the lane's stream still writes it.
   if (from.kind != KEEL_MEMORY_DEVICE && from.device.id != target.device.id) return;
   const uint64_t bytes = size(bytes_->below(4096));

@@ -15,7 +15,7 @@ int accepts_some(void* user, const keel_op_call* call) {
 
 // ---- operators ------------------------------------------------------------------
 
-// A call with its own tensors; every pointer in it is valid, whatever it points to.
+// A call with its own tensors. Every pointer in the struct is valid, whatever it points to.
 struct RandomCalls::OpCall {
   std::array<keel_tensor, 8> tensors = {};
   std::array<const keel_tensor*, 4> inputs = {};

@@ -21,7 +21,7 @@ void RandomCalls::destroy_stream() {
   if (!lock) return;
   const keel_status status = keel_stream_destroy({target.stream.exchange(0)});
   check("keel_stream_destroy", status);
-  // What it held was cancelled, the rest is short: only a hang gets there.
+  // Held work was cancelled, other work is short: a timeout means a hang.
   if (status == KEEL_TIMED_OUT) world_.report("keel_stream_destroy", status, keel_last_error());
 }
 
@@ -100,7 +100,7 @@ void RandomCalls::destroy_gate() {
 void RandomCalls::open_gate() {
   const keel_gate opened = gate();
   auto with = static_cast<keel_status>(bytes_->usually(KEEL_OK, 4, 40));
-  if (with == KEEL_INTERNAL) with = KEEL_CANCELLED;  // that one means a fault of Keel's here
+  if (with == KEEL_INTERNAL) with = KEEL_CANCELLED;  // KEEL_INTERNAL would count as a fault of Keel
   const std::string why = text(16);
   check("keel_gate_open", keel_gate_open(opened, with, bytes_->one_in(4) ? nullptr : why.c_str()));
 }

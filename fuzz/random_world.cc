@@ -22,7 +22,7 @@ void World::check(const char* call, keel_status status) {
   if (status != KEEL_UNKNOWN && std::strcmp(keel_status_name(status), "KEEL_UNKNOWN") == 0) {
     why = "a status that is none";
   } else if (status == KEEL_INTERNAL) {
-    why = keel_last_error();  // no call of a user may find Keel out of order
+    why = keel_last_error();  // no user call may find Keel inconsistent
   } else if (*keel_last_error() == '\0') {
     why = "a failure without a text";
   }

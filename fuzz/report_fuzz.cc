@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON reports of conformance runs, as the support table reads them.
+// Fuzzes JSON reports of conformance runs, as the support table reads them.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor files. One that opens has what its header says, and is the same as itself.
+// Fuzzes tensor files. An opened file contains everything its header lists, and compares equal to
+// itself.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every fuzzer on the inputs of corpus/, each as it is and with random edits. This takes no second
-// build of Keel, as libFuzzer does; a search that is led by coverage is `./dev fuzz`.
+// Runs every fuzzer on the inputs of corpus/, each unchanged and with random edits. Needs no
+// separate build of Keel, unlike libFuzzer; `./dev fuzz` runs the coverage-guided search.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,8 +24,8 @@ namespace keel::fuzz {
 namespace {
 
 constexpr uint32_t kEdits = 200;
-// Some fuzzers wait for a rank that says nothing: the files' edits, 200 of each at most, share
-// this.
+// Some fuzzers wait for a rank that never answers, so the edits of all files, at most 200 each,
+// share this time.
 constexpr std::chrono::seconds kTimeForEdits{3};
 
 using Input = std::vector<uint8_t>;
@@ -54,7 +54,7 @@ std::vector<std::filesystem::path> files_of(const Fuzzer& fuzzer) {
   return files;
 }
 
-// Changes, removes or repeats up to 8 bytes in up to three places.
+// Changes, removes or repeats up to 8 bytes at up to three positions.
 void edit(Input& input, std::mt19937& random) {
   const auto below = [&random](size_t bound) { return random() % bound; };
   for (size_t edits = 1 + below(3); edits > 0 && !input.empty(); --edits) {
@@ -80,9 +80,9 @@ void edit(Input& input, std::mt19937& random) {
   }
 }
 
-// Ends with status 0; what it printed last names the input that it failed on.
+// Exits with 0. On a crash, the last line printed names the failing input.
 [[noreturn]] void run_all(const Fuzzer& fuzzer) {
-  if (std::freopen("/dev/null", "w", stdout) == nullptr) std::abort();  // the fuzzed code's
+  if (std::freopen("/dev/null", "w", stdout) == nullptr) std::abort();  // of fuzzed code
   const std::vector<std::filesystem::path> files = files_of(fuzzer);
   const auto run = [&fuzzer](const std::filesystem::path& path, uint32_t number,
                              const Input& input) {

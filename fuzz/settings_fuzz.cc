@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings of the emulated chip: KEEL_SIM_SETTINGS, whose values may be given one by one too.
+// Fuzzes the settings of the emulated chip: KEEL_SIM_SETTINGS, and the same values passed one by
+// one.
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -8,7 +9,7 @@
 
 namespace {
 
-// The pairs of |text| as an instance is given them; the strings are |storage|'s.
+// Splits |text| into the pairs that an instance receives; |storage| owns the strings.
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> words;
   for (size_t at = 0; at < text.size();) {
@@ -23,7 +24,7 @@ std::vector<std::string> split(const std::string& text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
-  // An environment has no NUL; a profile would be any file of this machine.
+  // An environment variable has no NUL; a profile could be any file of this machine.
   if (text.find('\0') != std::string::npos || text.find("profile") != std::string::npos) return 0;
   setenv("KEEL_SIM_SETTINGS", text.c_str(), /*overwrite=*/1);
   keel::sim::Settings read;
@@ -58,7 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     __builtin_trap();
   }
   if (read.devices > 64 || read.device.memory_bytes == 0) __builtin_trap();
-  // What was understood as a fault can be had.
+  // Every accepted fault can be injected.
   keel::emulator::FaultPlan plan(read.device.faults, /*device=*/0);
   for (size_t kind = 0; kind < keel::emulator::kCallKinds; ++kind) {
     const auto injection = plan.next(static_cast<keel::emulator::CallKind>(kind));

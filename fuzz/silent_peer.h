@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Another process that is a rank only by name: it hands out its memory and does nothing else, so
-// that what it would write where ranks share memory is the fuzzer's.
+// A process that acts as a rank only by name: it hands out its memory and does nothing else, so
+// that the fuzzer writes this rank's part of shared memory.
 #ifndef KEEL_FUZZ_SILENT_PEER_H_
 #define KEEL_FUZZ_SILENT_PEER_H_
 
@@ -13,19 +13,19 @@
 namespace keel::fuzz {
 
 struct SilentPeer {
-  static constexpr uint64_t kMemory = 96 << 10;  // there may be less than it says
+  static constexpr uint64_t kMemory = 96 << 10;  // may exceed the actual memory
 
   Attendee attendee;  // rank 1, "cpu:0"
-  ObjectId object;    // its memory
+  ObjectId object;    // the peer's memory
 };
 
-// Before anything of this process has threads. It ends with this one.
+// Forks the peer. Call before this process starts threads. The peer ends with this process.
 SilentPeer start_silent_peer();
 
-// This process, as rank |rank| on |device|.
+// Returns this process's entry as rank |rank| on |device|.
 Attendee introduce_self(uint32_t rank, const char* device);
 
-// Prints the failure and ends the program: what no input can bring about.
+// On a failure, prints |what| and ends the program. For conditions that no input can violate.
 void require(const Status& status, const char* what);
 
 }  // namespace keel::fuzz

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SPIR-V modules of the caller, as the Vulkan backend reads them before a driver does.
+// Fuzzes SPIR-V modules of the caller, as the Vulkan backend reads them before the driver.
 #include "backends/vulkan/spirv.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const keel::vulkan::SpirvExtent& extent : kernel.workgroup) {
       if (!extent.specialised && extent.value == 0) __builtin_trap();
     }
-    // A launch writes them one behind the other.
+    // A launch writes the arguments one after the other.
     uint64_t end = 0;
     for (const keel::vulkan::SpirvArgument& argument : kernel.arguments) {
       if (argument.size == 0 || argument.offset < end) __builtin_trap();

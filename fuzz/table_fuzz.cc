@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of algorithms, and what a rank finds in the segment as one.
+// Fuzzes tables of algorithms, and a table that a rank reads from the segment.
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kMostWorld = 9;
 
-// Whatever is chosen can be done.
+// Every chosen algorithm is applicable.
 void check_choices(const keel::Selection& selection, const keel::Surroundings& surroundings) {
   for (uint32_t i = 0; i < KEEL_COLLECTIVE_COUNT; ++i) {
     keel::Request request;
@@ -57,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         if (!selection.check(surroundings).ok()) __builtin_trap();
         check_choices(selection, surroundings);
       }
-      // As another process may have written it, the beginning of it right.
+      // A table that another process overwrote after a valid start.
       if (!keel::Selection::make({}, surroundings, &selection).ok()) __builtin_trap();
       uint8_t* const raw = reinterpret_cast<uint8_t*>(&selection);
       const size_t from = size < 2 ? 0 : (data[0] << 8 | data[1]) % sizeof(selection);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptions of machines that are not there.
+// Fuzzes descriptions of other machines.
 #include <keel/keel.h>
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of waivers, and the globs in them.
+// Fuzzes files of waivers, and their globs.
 #include "conformance/waivers.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (read != error.empty()) __builtin_trap();
   if (read) waivers.find("core/copy/many");
   const size_t half = size / 2;
-  // Globs of many stars take time that grows with the product of both lengths.
+  // Matching a glob of many stars takes time proportional to the product of both lengths.
   if (size <= 512) keel::conformance::glob_matches(text.substr(0, half), text.substr(half));
   return 0;
 }

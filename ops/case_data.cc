@@ -19,7 +19,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// The two halves of 64 random bits as numbers in (0, 1].
+// The two halves of 64 random bits, as numbers in (0, 1].
 struct Uniforms {
   explicit Uniforms(uint64_t bits)
       : first((static_cast<double>(bits >> 32) + 1) * 0x1p-32),
@@ -37,7 +37,7 @@ double sign_of(uint64_t bits) {
   return (bits & 1) != 0 ? -1 : 1;
 }
 
-// What a float type can hold at its ends.
+// The limits of a float type.
 struct FloatLimits {
   double smallest_normal;
   double smallest_subnormal;
@@ -72,15 +72,15 @@ double special(keel_dtype dtype, uint64_t bits) {
   return sign_of(bits) * values[bits >> 1 & 7];
 }
 
-// Infinities, what is huge, and arguments about where e^x and e^-x leave float32.
+// Infinities, huge numbers, and arguments near those where e^x and e^-x leave float32's range.
 double extreme(keel_dtype dtype, uint64_t bits) {
   const double largest = float_limits(dtype).largest;
   const double values[] = {kNaN, kInfinity, largest, largest / 16, 104, 88.5, 87.25, 40};
   return sign_of(bits) * values[bits >> 1 & 7];
 }
 
-// Halfway between two neighbours of bfloat16 or float16, or one float32 step beside;
-// the exponents reach beyond float16's range on both sides.
+// Halfway between two neighbours of bfloat16 or float16, or one float32 step to either side; the
+// exponents exceed float16's range at both ends.
 double tie(uint64_t bits) {
   const bool to_bfloat16 = (bits & 2) != 0;
   const double steps = to_bfloat16 ? 128 : 1024;
@@ -90,16 +90,16 @@ double tie(uint64_t bits) {
   return sign_of(bits) * std::ldexp(mantissa, static_cast<int>(bits >> 40 & 31) - 15);
 }
 
-// A float type: bits of its mantissa, exponent of its least normal number, largest number.
+// A float type: bits of its mantissa, exponent of its smallest normal number, largest number.
 struct FloatFormat {
   int mantissa_bits;
   int least;
   double largest;
 };
 
-// Where a finite value of a 16- or 8-bit float type ends and the next begins: halfway between the
-// two, or one step of float32 to either side. One in four lies between subnormals, one in four at
-// an end of the type, the others where float16 has normal numbers.
+// Rounding boundaries between two finite values of a 16- or 8-bit float type: the midpoint, or one
+// step of float32 to either side. A quarter lies between subnormals, a quarter at an end of the
+// type, the rest where float16 has normal numbers.
 double edge(uint64_t bits) {
   constexpr FloatFormat kFormats[] = {
       {10, -14, 65504}, {7, -126, 0x1.fep127}, {3, -6, 448}, {2, -14, 57344}};
@@ -137,7 +137,8 @@ double edge(uint64_t bits) {
   return sign_of(bits) * beside[bits >> 40 & 3];
 }
 
-// Beside the ties of integers between numbers of float32, and the largest that both have.
+// Near the ties of integers between float32 numbers, and near the largest value that both types
+// hold.
 double integral_edge(keel_dtype dtype, uint64_t bits) {
   const auto beside = static_cast<double>(bits >> 8 & 3);
   const double largest = dtype == KEEL_INT32 ? 0x1p31 - 66 : 0x1p31 - 128;
@@ -168,14 +169,14 @@ double some_index(int64_t bound, uint64_t bits) {
   return bound == 0 ? 0 : static_cast<double>((bits >> 8) % static_cast<uint64_t>(bound));
 }
 
-// Whether |element| is the one that stands alone in its row.
+// Returns whether |element| is the special one in its row.
 bool is_lone(const CaseTensor& tensor, uint64_t element) {
   const auto columns = static_cast<uint64_t>(tensor.bound);
   const int64_t place = tensor.places[element / columns % tensor.places.size()];
   return static_cast<int64_t>(element % columns) == place;
 }
 
-// Entry |element|: the square of its part of the whole.
+// Returns entry |element|: its fraction of the total, squared.
 double boundary(const CaseTensor& tensor, uint64_t element) {
   const int64_t sequences = tensor.shape[0] - 1;
   if (sequences <= 0) return 0;
@@ -187,8 +188,8 @@ int64_t row_of(const CaseTensor& tensor, uint64_t element) {
   return tensor.bound <= 0 ? 0 : static_cast<int64_t>(element) / tensor.bound;
 }
 
-// What the row of |element| lies around, of kOffset and kOffsetLogits: no round numbers, for sums
-// of them to be rounded.
+// Returns the offset that the row of |element| scatters around, for kOffset and kOffsetLogits.
+// Offsets are not round numbers, so that sums of them are rounded.
 double row_offset(const CaseTensor& tensor, uint64_t element) {
   constexpr double kOffsets[] = {120000.3, -12345678, 9876.54, 100.3,
                                  -31234.5, 1234567.8, -1e8,    299.7};
@@ -208,7 +209,7 @@ double beside_offset(const CaseTensor& tensor, uint64_t element, uint64_t bits) 
   return row_of(tensor, element) % 3 == 0 ? offset : offset + unit * static_cast<double>(bits & 3);
 }
 
-// Rows of sizes of their own. Of the huge ones, one in five is constant.
+// Each row has its own magnitude. One huge row in five is constant.
 double by_row_size(const CaseTensor& tensor, uint64_t element, uint64_t bits) {
   constexpr double kHugeRows[] = {0x1p64, 0x1p127, 0x1p60, 0x1p100, 0x1p63, 0x1p126, 0x1p80};
   constexpr double kTinyRows[] = {0x1p-63, 0x1p-100, 0x1p-40, 0x1p-80, 0x1p-50};
@@ -332,7 +333,7 @@ void fill_tensor(const CaseTensor& tensor, uint64_t seed, uint64_t key, uint32_t
   });
 }
 
-// The logsumexp that cross_entropy would have left for |logits|.
+// Fills in the logsumexp that cross_entropy computes for |logits|.
 void fill_logsumexp(const keel_tensor& logits, const keel_tensor& logsumexp) {
   const int64_t rows = logits.shape[0];
   std::vector<int32_t> labels(static_cast<size_t>(rows), 0);
@@ -362,7 +363,7 @@ void fill_logsumexp(const keel_tensor& logits, const keel_tensor& logsumexp) {
 uint64_t random_bits(uint64_t seed, uint64_t case_key, uint32_t tensor, uint64_t element) {
   const std::array<uint32_t, 4> words =
       philox4x32({static_cast<uint32_t>(element),
-                  // Elements below 2^56, tensors below 2^8: a call has no more.
+                  // Elements are below 2^56 and tensors below 2^8 in every call.
                   static_cast<uint32_t>(element >> 32) | tensor << 24,
                   static_cast<uint32_t>(case_key), static_cast<uint32_t>(case_key >> 32)},
                  {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});

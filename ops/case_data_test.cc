@@ -16,7 +16,7 @@
 namespace keel::ops {
 namespace {
 
-// Values of a lone tensor of |distribution|.
+// Returns the values of a single tensor with |distribution|.
 std::vector<double> draw(Distribution distribution, keel_dtype dtype = KEEL_FLOAT32,
                          int64_t count = 4096, int64_t bound = 0, uint64_t seed = 7) {
   Case one = make_case(KEEL_OP_GELU, 0, "test", {dense(dtype, {count}, distribution, bound)},
@@ -26,7 +26,7 @@ std::vector<double> draw(Distribution distribution, keel_dtype dtype = KEEL_FLOA
 }
 
 TEST(RandomBits, ArePhilox4x32) {
-  // Random123's known answers for 10 rounds: counter and key all zero, and all ones.
+  // Random123's known answers for 10 rounds: counter and key all zeroes, and all ones.
   EXPECT_EQ(random_bits(0, 0, 0, 0), 0xe169c58d6627e8d5u);
   constexpr uint64_t kOnes = std::numeric_limits<uint64_t>::max();
   EXPECT_EQ(random_bits(kOnes, kOnes, 0xff, kOnes >> 8), 0x41c83b0e408f276du);
@@ -53,7 +53,7 @@ TEST(Distributions, HaveTheirMoments) {
     sum += value;
     square += value * value;
   }
-  EXPECT_NEAR(sum / 4096, 0, 0.06);  // four deviations of the mean
+  EXPECT_NEAR(sum / 4096, 0, 0.06);  // four standard deviations of the mean
   EXPECT_NEAR(square / 4096, 1, 0.09);
   for (double value : draw(Distribution::kPositive)) {
     EXPECT_GE(value, 0.01f);
@@ -105,7 +105,7 @@ TEST(Distributions, RowsLieAroundLargeOffsetsInUnitsOfTheirLastPlace) {
   for (keel_dtype dtype : {KEEL_FLOAT32, KEEL_FLOAT16, KEEL_BFLOAT16}) {
     SCOPED_TRACE(kit::dtype_name(dtype));
     const std::vector<double> values = draw(Distribution::kOffset, dtype, 4096, kColumns);
-    // What belongs to a row, and the rows' numbers alone.
+    // The values of each row, and the rows' numbers alone.
     const std::vector<double> numbers = draw(Distribution::kOffset, dtype, 64, 1);
     for (size_t row = 0; row < 64; ++row) {
       SCOPED_TRACE(row);
@@ -132,7 +132,7 @@ TEST(Distributions, RowsHaveSquaresBeyondFloat32) {
   for (double value : draw(Distribution::kTiny, KEEL_FLOAT32, 4096, 64)) {
     beyond += value != 0 && value * value < 0x1p-126 ? 1 : 0;
   }
-  EXPECT_GT(beyond, 4096u);  // of twice as many
+  EXPECT_GT(beyond, 4096u);  // out of twice as many
 }
 
 TEST(Distributions, OnlyGatesAreExtreme) {
@@ -164,7 +164,7 @@ TEST(Distributions, TiesAreHalfwayBetween16BitNeighbours) {
   for (double value : draw(Distribution::kTies)) {
     for (keel_dtype dtype : {KEEL_FLOAT16, KEEL_BFLOAT16}) {
       const double nearest = round_to_dtype(value, dtype);
-      const double other = 2 * value - nearest;  // the same distance on the other side
+      const double other = 2 * value - nearest;  // same distance on the other side
       if (nearest != value && round_to_dtype(other, dtype) == other) ++halfway;
     }
   }
@@ -194,7 +194,7 @@ TEST(Distributions, EdgesAreOnBothSidesOfEachRounding) {
     int vanish = 0;
     for (double value : draw(Distribution::kEdges, KEEL_FLOAT32, 8192)) {
       const double nearest = round_to_dtype(value, dtype);
-      const double other = 2 * value - nearest;  // the same distance on the other side
+      const double other = 2 * value - nearest;  // same distance on the other side
       ties += nearest != value && round_to_dtype(other, dtype) == other ? 1 : 0;
       beyond += std::abs(value) > largest_number ? 1 : 0;
       vanish += nearest == 0 ? 1 : 0;

@@ -45,8 +45,8 @@ std::string number_text(double value) {
   return text;
 }
 
-// Ids name the first dtypes alone; of a combination that differs from the first one in others, what
-// it has there.
+// Case ids contain only the first dtypes. If a combination differs from the first one in other
+// dtypes, returns these dtypes as text.
 std::string dtypes_text(const Schema& schema, uint32_t combination) {
   const DtypeCombination& own = schema.dtypes[combination];
   const DtypeCombination& first = schema.dtypes[0];
@@ -68,7 +68,7 @@ PlannedTensors planned_tensors(const CasePlan& plan, uint32_t combination,
   for (size_t i = 0; i < tensors.inputs.size(); ++i) {
     CaseTensor& tensor = tensors.inputs[i];
     tensor.dtype = dtypes.inputs[i];
-    // Of a cast; all other integers are indices.
+    // For cast; all other integers are indices.
     if (tensor.dtype == KEEL_INT32 && tensor.distribution == Distribution::kLogits) {
       tensor.distribution = Distribution::kIntegers;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of the operators whose elements, or pairs of them, are computed by themselves.
+// Plans of operators that compute each element, or pair of elements, independently.
 #include "ops/case_builder.h"
 #include "ops/case_plans.h"
 
@@ -64,7 +64,7 @@ PlannedTensors bias_gelu_backward_tensors(const PlannedCall& call) {
   return tensors;
 }
 
-// Extents: tokens, heads, width, positions. Some positions lie outside of the tables.
+// Extents: tokens, heads, width, positions. Some positions lie outside the tables.
 PlannedTensors rope_tensors(const PlannedCall& call) {
   const Extents& e = call.extents;
   const Extents table = {e[3], e[2] / 2};

@@ -14,7 +14,7 @@ CaseTensor tensor(Extents shape, D distribution = D::kNormal, int64_t bound = 0)
 
 // ---- tables: rows of the table, columns, indices
 
-// One index before the range, and one behind it.
+// Includes one index before the range and one after it.
 CaseTensor indices(const Extents& e, double first) {
   CaseTensor tensor = dense(KEEL_INT32, {e[2]}, D::kIndices, e[0] + 2);
   tensor.base = static_cast<int64_t>(first) - 1;
@@ -41,7 +41,7 @@ Extents packed(int64_t k, int64_t n) {
   return {KEEL_PACKED_EXTENT(k), KEEL_PACKED_EXTENT(n)};
 }
 
-// c is read where beta is not 0.
+// c is read if beta is not 0.
 CaseTensor product(Extents shape, double beta) {
   return tensor(std::move(shape), beta == 0 ? D::kNaN : D::kNormal);
 }
@@ -82,7 +82,7 @@ PlannedTensors pack_tensors(const PlannedCall& call) {
           {tensor(packed(e[0], e[1]), D::kNaN)}};
 }
 
-// Odd, one, one more than the tiles of most kernels, those, and none.
+// An odd extent, one, one more than most kernels' tiles, the tile size, and zero.
 const std::vector<Extents> kSides = {{17}, {1}, {65}, {64}, {0}};
 const std::vector<double> kAlphas = {1, -0.7};
 const std::vector<double> kBetas = {0, 0.3, 1};

@@ -46,7 +46,7 @@ PlannedTensors rms_norm_backward_tensors(const PlannedCall& call) {
           {result(e), result({e[1]})}};
 }
 
-// The mask is of each matrix.
+// The mask is shared by all matrices.
 PlannedTensors softmax_tensors(const PlannedCall& call) {
   const Extents& e = call.extents;
   return {{tensor(e, D::kLogits), tensor({e[1], e[2]}, D::kMask)}, {result(e)}};
@@ -69,7 +69,8 @@ PlannedTensors cross_entropy_backward_tensors(const PlannedCall& call) {
           {result(e)}};
 }
 
-// Of the shard, of the one before and of the one behind; before the first they are negative.
+// Labels of the shard, the previous shard and the next one; labels before the first shard are
+// negative.
 CaseTensor shard_labels(const Extents& e, double first) {
   CaseTensor labels = tensor({e[0]}, D::kIndices, 3 * e[1]);
   labels.base = static_cast<int64_t>(first) - e[1];
@@ -129,7 +130,7 @@ PlannedTensors attention_merge_tensors(const PlannedCall& call) {
           {result(e), result(rows)}};
 }
 
-constexpr int64_t kRows = 14;  // of those in which one element stands alone
+constexpr int64_t kRows = 14;  // rows of cases with one special element per row
 
 Extents some_rows(int64_t columns) {
   return {kRows, columns};

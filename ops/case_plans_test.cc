@@ -23,7 +23,7 @@ std::vector<Case> pairs_of(keel_op_id op) {
   return pairs;
 }
 
-// What a case has of each factor, as text: its level.
+// Returns a case's level of a factor, as text.
 using Factor = std::function<std::string(const Case&)>;
 
 std::vector<Factor> factors_of(const Schema& schema) {
@@ -40,7 +40,7 @@ std::vector<Factor> factors_of(const Schema& schema) {
   return factors;
 }
 
-// Two optional inputs that are given together have no pair of one without the other.
+// Optional inputs that are given together have no case with only one of them.
 bool are_together(const CasePlan& plan, const Schema& schema, size_t a, size_t b) {
   std::vector<uint32_t> optional;
   for (uint32_t i = 0; i < schema.inputs.size(); ++i) {
@@ -108,7 +108,7 @@ TEST(CasePlans, AnyAttributeMeetsEachExtent) {
     for (size_t a = 0; a < schema->attributes.size(); ++a) {
       std::set<std::pair<int64_t, std::string>> met;
       for (const Case& each : pairs_of(schema->op)) {
-        // Ids begin with operator, dtype and pairwise; extents come next.
+        // Ids start with operator, dtype and pairwise, followed by the extents.
         size_t at = 0;
         for (int slash = 0; slash < 3; ++slash) at = each.id.find('/', at) + 1;
         met.emplace(each.attributes[a].i, each.id.substr(at, each.id.find('/', at) - at));

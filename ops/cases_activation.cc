@@ -16,7 +16,7 @@ constexpr std::pair<int64_t, int64_t> kShapes[] = {{0, 6},   {5, 0},    {1, 1}, 
                                                    {31, 17}, {257, 33}, {2, 4099}, {64, 1024}};
 
 struct Options {
-  uint32_t combination = 0;  // all tensors have its one dtype
+  uint32_t combination = 0;  // every tensor has its only dtype
   D distribution = D::kNormal;
   bool bias = true;
   bool erf = false;
@@ -40,7 +40,8 @@ CaseTensor placed(CaseTensor tensor, const Options& options) {
   return shifted(std::move(tensor), options.shift);
 }
 
-// Gate and up, side by side. Of what is extreme only the gates are: the products stay.
+// Gate and up, side by side. With extreme content only the gates are extreme, so that the products
+// stay finite.
 CaseTensor gates(int64_t n, int64_t d, const Options& options) {
   const bool is_extreme = options.distribution == D::kExtreme;
   return dense(dtype_of(options), {n, 2 * d}, is_extreme ? D::kExtremeGates : options.distribution,
@@ -85,7 +86,7 @@ Case bias_gelu_backward_case(int64_t n, int64_t d, const Options& options) {
                    {int_attribute(options.erf ? 1 : 0)});
 }
 
-// Every shape, layout and content of |base|; |make(n, d, options)|.
+// Adds every shape, layout and content of |base|, by |make(n, d, options)|.
 template <typename Make>
 void add_variants(std::vector<Case>* cases, const Make& make, const Options& base) {
   for (const auto& [n, d] : kShapes) cases->push_back(make(n, d, base));
@@ -105,7 +106,7 @@ void add_variants(std::vector<Case>* cases, const Make& make, const Options& bas
                                                 {D::kExtreme, "/extreme"},
                                                 {D::kSubnormal, "/subnormal"}};
   for (const auto& [distribution, name] : contents) {
-    // Beyond float16, or products of which it keeps few digits or none.
+    // Out of float16's range, or with products that keep few digits or none in float16.
     const bool is_extreme = distribution == D::kWide || distribution == D::kSubnormal;
     if (is_extreme && dtype_of(base) == KEEL_FLOAT16) continue;
     options = base;
@@ -114,7 +115,7 @@ void add_variants(std::vector<Case>* cases, const Make& make, const Options& bas
   }
 }
 
-// add(options) for each dtype and form, with and without a bias.
+// Calls |add(options)| for each dtype and form, with and without a bias.
 template <typename Add>
 void for_each_bias_gelu(const Add& add) {
   for (uint32_t c = 0; c < std::size(kDtypes); ++c) {

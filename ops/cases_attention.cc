@@ -13,7 +13,7 @@ using D = Distribution;
 
 struct Extents {
   int64_t tokens_q, tokens_k, heads, kv_heads, width;
-  int64_t batch = 0;  // sequences; 0: the boundaries are left out
+  int64_t batch = 0;  // sequences; 0: no boundaries
 };
 
 struct AttentionOptions {
@@ -21,8 +21,8 @@ struct AttentionOptions {
   D q = D::kNormal;
   D keys = D::kNormal;  // and values
   D boundaries = D::kBoundaries;
-  D logsumexp = D::kUniform;  // of the gradient
-  int64_t padding = 0;        // between the heads of all tensors of heads
+  D logsumexp = D::kUniform;  // input of the gradient
+  int64_t padding = 0;        // between heads, in all tensors with heads
   const char* name = "";
 };
 
@@ -35,14 +35,14 @@ std::string suffix_of(const Extents& e, const AttentionOptions& options) {
   return text + options.name;
 }
 
-// The scores of normal heads have a deviation of 1.
+// Makes scores of normal heads have a deviation of 1.
 double scale_of(const Extents& e) {
   double root = 1;
   while ((root + 1) * (root + 1) <= static_cast<double>(e.width)) root += 1;
   return 1 / root;
 }
 
-// The tensors of a call, by what they are like.
+// Makes the tensors of a call, by shape.
 class Tensors {
  public:
   Tensors(keel_op_id op, uint32_t combination, const Extents& e, const AttentionOptions& options)
@@ -81,8 +81,7 @@ Case attention_case(uint32_t combination, const Extents& e, const AttentionOptio
                    {float_attribute(scale_of(e)), int_attribute(options.causal ? 1 : 0)});
 }
 
-// The gradient is what the formulas make of its inputs, whether or not out and logsumexp are
-// of q, k and v.
+// The gradient is defined for any inputs, also if out and logsumexp do not match q, k and v.
 Case attention_backward_case(uint32_t combination, const Extents& e,
                              const AttentionOptions& options) {
   const Tensors make(KEEL_OP_ATTENTION_BACKWARD, combination, e, options);
@@ -95,12 +94,12 @@ Case attention_backward_case(uint32_t combination, const Extents& e,
       {float_attribute(scale_of(e)), int_attribute(options.causal ? 1 : 0)});
 }
 
-// What both directions get; |make(combination, extents, options)|.
+// Cases of both directions, by |make(combination, extents, options)|.
 template <typename Make>
 std::vector<Case> head_cases(size_t combinations, const Make& make) {
-  // One of everything; primes; below, at and beside the tile sizes kernels use; nothing to see,
-  // and nobody who looks; shared heads; packed sequences, some of them empty; heads that are odd,
-  // and of each width for which kernels differ.
+  // All extents 1; primes; below, at and just above kernels' tile sizes; no queries, and no keys;
+  // shared heads; packed sequences, some of them empty; odd head widths, and each width for which
+  // kernels differ.
   const Extents extents[] = {{1, 1, 1, 1, 1},      {7, 5, 3, 1, 13},     {64, 64, 1, 1, 64},
                              {67, 131, 2, 2, 31},  {131, 67, 1, 1, 16},  {0, 5, 1, 1, 4},
                              {5, 0, 2, 1, 3},      {37, 41, 4, 2, 8, 3}, {3, 41, 2, 1, 5, 5},
@@ -148,7 +147,7 @@ std::vector<Case> attention_backward_cases() {
   for (uint32_t c = 0; c < combinations; ++c) {
     cases.push_back(attention_backward_case(c, {37, 41, 2, 1, 8},
                                             {.logsumexp = D::kMaskedLogits, .name = "/masked"}));
-    // Infinite probabilities: gradients of one key or query are infinities, of several also NaN.
+    // Infinite probabilities: gradients of one key or query are infinite, of several also NaN.
     for (const Extents& e : {Extents{37, 41, 2, 1, 8}, {37, 1, 2, 1, 3}}) {
       cases.push_back(attention_backward_case(
           c, e, {.logsumexp = D::kSomeFarBelow, .name = "/logsumexp_far_below"}));
@@ -180,7 +179,7 @@ std::vector<Case> attention_merge_cases() {
   cases.push_back(make(37, 3, 13, D::kMaskedLogits, "/masked"));
   cases.push_back(make(37, 3, 13, D::kSomeNaN, "/nan"));
   cases.push_back(make(37, 3, 13, D::kLogits, "/padded", 3));
-  // What a side without keys holds is not looked at.
+  // The content of a side without keys is ignored.
   cases.push_back(make(37, 3, 13, D::kMaskedLogits, "/masked_nan", 0, D::kSomeNaN));
   cases.push_back(make(37, 3, 13, D::kNonFinite, "/lse_non_finite"));
   cases.push_back(in_place(make(37, 3, 13, D::kLogits, ""), 0, 0));

@@ -26,9 +26,9 @@ struct Options {
   const char* name = "";
 };
 
-// Nothing; one element; rows that end within a counter; rows of models; more than one piece.
+// Empty; one element; rows that end within a counter; typical rows of models; more than one piece.
 const Shape kShapes[] = {{0, 5}, {1}, {7, 13}, {2, 3, 5}, {33, 128}, {257, 300}, {2, 4099}};
-const Shape kShape = {31, 36};  // of the variants; rows are aligned
+const Shape kShape = {31, 36};  // for variants; rows are aligned
 
 std::vector<keel_attribute> attributes(const Options& options) {
   return {float_attribute(options.p), int_attribute(options.seed), int_attribute(options.offset)};
@@ -58,7 +58,7 @@ Case dropout_backward_case(const Shape& shape, const Options& options) {
                    {placed(dense(dtype, shape, D::kNaN), options)}, attributes(options));
 }
 
-// Every shape, probability, place in the sequence, layout and content; |make(shape, options)|.
+// Adds every shape, probability, offset, layout and content, by |make(shape, options)|.
 template <typename Make>
 void add_variants(std::vector<Case>* cases, const Make& make, const Options& base) {
   for (const Shape& shape : kShapes) cases->push_back(make(shape, base));
@@ -73,7 +73,7 @@ void add_variants(std::vector<Case>* cases, const Make& make, const Options& bas
   variant("/most_dropped", [](Options* o) { o->p = 0.99; });
   variant("/none_kept", [](Options* o) { o->p = 1 - 0x1p-53; });
   variant("/negative_seed", [](Options* o) { o->seed = -2; });
-  // The counters go on over the end of their lower word, and of the attribute.
+  // Counters carry from the lower into the upper word, and past the attribute's maximum.
   variant("/carry", [](Options* o) { o->offset = (int64_t{3} << 32) - 5; });
   variant("/last_offset", [](Options* o) { o->offset = std::numeric_limits<int64_t>::max(); });
   variant("/some_nan", [](Options* o) { o->x = D::kSomeNaN; });

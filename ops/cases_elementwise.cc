@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of the operators whose tensors all have one shape: fill, cast, add, scale,
-// axpy, gelu, adamw.
+// Cases of the operators with one shape for all tensors: fill, cast, add, scale, axpy, gelu, adamw.
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -15,14 +14,14 @@ namespace {
 using Shape = std::vector<int64_t>;
 using Attributes = std::vector<keel_attribute>;
 
-// Rank 0 and 8, nothing at all, one element, primes, just beside powers of two, and
-// more than one block of any kernel.
+// Rank 0 and 8, empty, one element, primes, near powers of two, and more than one block of any
+// kernel.
 const Shape kShapes[] = {{},           {0},     {1},       {7},
                          {4, 0, 3},    {255},   {1025, 3}, {2, 1, 3, 1, 2, 1, 2, 3},
                          {2, 3, 5, 7}, {65536}, {262147}};
-const Shape kShape = {31, 17};  // of the variants
+const Shape kShape = {31, 17};  // for variants
 
-// Inputs of |shape| for one dtype combination; |distributions| has one an input.
+// Inputs of |shape| for one dtype combination; |distributions| has one entry per input.
 std::vector<CaseTensor> inputs_of(const Schema& schema, uint32_t combination, const Shape& shape,
                                   const std::vector<Distribution>& distributions) {
   std::vector<CaseTensor> inputs;
@@ -59,7 +58,7 @@ std::vector<Case> elementwise_cases(keel_op_id op, const std::vector<Distributio
     const std::string text = shape_text(kShape);
     add(text, inputs, outputs);
 
-    // In place: each allowed pair alone, and all outputs at once where there are several.
+    // In place: each allowed pair alone, and with several outputs all at once.
     Case all = make_case(op, c, text, inputs, outputs, attributes);
     for (uint32_t o = 0; o < outputs.size(); ++o) {
       bool first = true;
@@ -73,8 +72,8 @@ std::vector<Case> elementwise_cases(keel_op_id op, const std::vector<Distributio
     }
     if (outputs.size() > 1) cases.push_back(std::move(all));
 
-    // Layouts: unaligned begin (alone and with everything else aligned), padded rows,
-    // transposed and broadcast inputs.
+    // Layouts: unaligned start (of inputs alone, and of everything), padded rows, transposed and
+    // broadcast inputs.
     std::vector<CaseTensor> moved_inputs = inputs;
     std::vector<CaseTensor> moved_outputs = outputs;
     for (size_t i = 0; i < inputs.size(); ++i) moved_inputs[i] = shifted(inputs[i], 2 * i + 1);
@@ -95,7 +94,7 @@ std::vector<Case> elementwise_cases(keel_op_id op, const std::vector<Distributio
   return cases;
 }
 
-// One more case for every dtype combination, with other distributions or attributes.
+// Adds one case per dtype combination, with the given distributions and attributes.
 void add_variant(std::vector<Case>* cases, keel_op_id op, const std::string& name,
                  const std::vector<Distribution>& distributions, const Attributes& attributes) {
   const Schema& schema = *find_schema(op);
@@ -107,7 +106,7 @@ void add_variant(std::vector<Case>* cases, keel_op_id op, const std::string& nam
   }
 }
 
-// Cases of gelu or its gradient in both forms; the arguments are the inputs' distributions.
+// Cases of gelu or its gradient in both forms; the arguments are distributions of the inputs.
 std::vector<Case> gelu_cases_of(keel_op_id op, const std::vector<Distribution>& usual,
                                 const std::vector<Distribution>& saturated,
                                 const std::vector<Distribution>& logits,
@@ -122,9 +121,9 @@ std::vector<Case> gelu_cases_of(keel_op_id op, const std::vector<Distribution>& 
     add_variant(&of_form, op, "some_nan", some_nan, form);
     add_variant(&of_form, op, "extreme", extreme, form);
     for (Case& each : of_form) {
-      // Beyond float16.
+      // Out of float16's range.
       if (each.inputs[0].dtype == KEEL_FLOAT16 && each.id.ends_with("/saturated")) continue;
-      if (erf) each.id += "/erf";  // the other form came first, and its ids stay
+      if (erf) each.id += "/erf";  // the older form keeps its ids
       cases.push_back(std::move(each));
     }
   }
@@ -165,7 +164,7 @@ std::vector<Case> cast_cases() {
   add_variant(&variants, KEEL_OP_CAST, "special", {Distribution::kSpecial}, {});
   add_variant(&variants, KEEL_OP_CAST, "subnormal", {Distribution::kSubnormal}, {});
   for (Case& each : variants) {
-    // Integers have no such values, and casts to them leave NaN and overflow open.
+    // Integers have no such values, and casts to integers leave NaN and overflow undefined.
     if (each.inputs[0].dtype == KEEL_INT32 || each.outputs[0].dtype == KEEL_INT32) continue;
     cases.push_back(std::move(each));
   }
@@ -235,7 +234,7 @@ std::vector<Case> adamw_cases() {
   add("no_decay", attributes(0.01, 0.9, 0, 2, 1));
   add("no_momentum", attributes(0.01, 0, 0.1, 2, 1));
   add("no_learning", attributes(0, 0.9, 0.1, 2, 1));
-  // The state of a first step: what 1 - beta, 1 - beta^t and eps are is not hidden behind it.
+  // State of a first step, so that 1 - beta, 1 - beta^t and eps visibly affect the result.
   const auto add_fresh = [&](const char* name, D gradient, const Attributes& values) {
     add_variant(&cases, KEEL_OP_ADAMW, name, {D::kZeroes, gradient, D::kZeroes, D::kZeroes},
                 values);
@@ -245,7 +244,7 @@ std::vector<Case> adamw_cases() {
   add_fresh("fresh/faint", D::kFaint, attributes(1, 0.9, 0, 1, 1));
   add_fresh("fresh/zeroes", D::kZeroes, attributes(1, 0.9, 0, 1, 1));
   for (Case& each : cases) {
-    // Ids name the first dtype.
+    // Ids contain only the first dtype.
     if (each.inputs[1].dtype == KEEL_BFLOAT16) each.id += "/g_bf16";
     if (each.inputs[1].dtype == KEEL_FLOAT16) each.id += "/g_f16";
   }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of extent, in the extents of the plans: rows longer than the blocks of any kernel, more
-// rows than a grid or 16 bits count, more than a piece that one thread is given, tables of more
-// rows than 16 bits name; and one element that is no number at each end of what a tensor is cut
-// into.
+// Cases with extreme extents: rows longer than any kernel's blocks; more rows than a grid's axis or
+// 16 bits can count; more rows than one thread's piece; tables with more rows than 16 bits can
+// index; and one non-finite element at each end of the pieces into which kernels split a tensor.
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -23,16 +22,16 @@ enum class Dtypes : uint8_t { kFirst, kAll };
 
 struct Far {
   keel_op_id op;
-  std::vector<double> attributes;  // none: the usual ones
+  std::vector<double> attributes;  // empty: the usual ones
   Dtypes dtypes;
   std::vector<Extents> extents;
-  // Of several operators whose kernels go through rows alike, one has many of them in the quick
-  // profile: 65601 teams of threads take an emulated chip up to three seconds.
+  // If kernels of several operators traverse rows alike, only one of the operators has many rows in
+  // the quick profile: 65601 thread groups take an emulated chip up to three seconds.
   std::vector<Extents> extents_of_full_profile = {};
 };
 
-constexpr int64_t kPast16 = 65601;  // past 2^16 and past the 65535 blocks along a grid's axis
-// Past 2^16 elements, with a tail, which is where the CPU begins a second piece.
+constexpr int64_t kPast16 = 65601;  // past 2^16 and past the 65535 blocks of a grid's axis
+// More than 2^16 elements, with a tail: the CPU starts a second piece there.
 const Extents kPastAPiece = {3, 21851};
 const Extents kLongRows = {2, 5003};
 const Extents kLongRow = {1, kPast16};
@@ -40,7 +39,7 @@ const Extents kManyRows = {kPast16, 1};
 const Extents kManyPairs = {kPast16, 2};
 
 std::vector<Far> fars() {
-  constexpr double kLastFirst = 0x1p31 - kPast16;  // the table's last row is the largest int32
+  constexpr double kLastFirst = 0x1p31 - kPast16;  // makes the last row's index the largest int32
   return {
       {KEEL_OP_FILL, {3}, Dtypes::kAll, {kPastAPiece}},
       {KEEL_OP_CAST, {}, Dtypes::kAll, {kPastAPiece}},
@@ -95,7 +94,7 @@ std::vector<Far> fars() {
        Dtypes::kFirst,
        {kLongRow, kManyPairs}},
 
-      // tokens of queries, of keys, heads, heads of keys, width, sequences
+      // tokens of queries, tokens of keys, heads, heads of keys, width, sequences
       {KEEL_OP_ATTENTION,
        {0.5, 1},
        Dtypes::kFirst,
@@ -114,7 +113,7 @@ std::vector<Far> fars() {
       {KEEL_OP_EMBEDDING_BACKWARD, {0}, Dtypes::kFirst, {{7, 1, kPast16}, {3, 5003, 15}}},
       {KEEL_OP_EMBEDDING_BACKWARD, {kLastFirst}, Dtypes::kFirst, {{kPast16, 1, 300}}},
 
-      // m, n, k: past the blocks that the CPU cuts products into, deep, and thin each way
+      // m, n, k: more than the CPU's blocks, deep, and thin in each direction
       {KEEL_OP_MATMUL, {0, 0, 1, 0, 0}, Dtypes::kAll, {{200, 70, 400}, {70, 800, 70}}},
       {KEEL_OP_MATMUL, {1, 1, -0.7, 0.3, 0}, Dtypes::kFirst, {{200, 70, 400}}},
       {KEEL_OP_MATMUL,
@@ -162,7 +161,8 @@ void set_lone(CaseTensor* tensor, double value, int64_t of, std::vector<int64_t>
   tensor->places = std::move(places);
 }
 
-// What combines a whole tensor: at both ends of it and of the blocks of kernels.
+// Operators that reduce a whole tensor: the element at both ends of the tensor and of kernels'
+// blocks.
 void add_lone_of_all(keel_op_id op, std::vector<Case>* cases) {
   if (op != KEEL_OP_SUM && op != KEEL_OP_SUM_OF_SQUARES && op != KEEL_OP_CAST_SCALED) return;
   const CasePlan& plan = *find_plan(op);
@@ -176,7 +176,7 @@ void add_lone_of_all(keel_op_id op, std::vector<Case>* cases) {
     for (const double value : {std::nan(""), kInfinity}) {
       const uint32_t c = turn++ % combinations;
       PlannedTensors tensors = planned_tensors(plan, c, call);
-      // e4m3 has no infinity: saturated, the largest of all.
+      // e4m3 has no infinity: the largest value instead.
       set_lone(&tensors.inputs[0], value, kCount, {place});
       cases->push_back(planned_case(
           plan, c, call, std::move(tensors), "lone/",
@@ -185,7 +185,7 @@ void add_lone_of_all(keel_op_id op, std::vector<Case>* cases) {
   }
 }
 
-// A key or a value that is no number: each query that sees it is lost, and no other one.
+// A non-finite key or value: every query that sees it yields NaN, and no other query does.
 void add_lone_key(keel_op_id op, std::vector<Case>* cases) {
   if (op != KEEL_OP_ATTENTION && op != KEEL_OP_ATTENTION_BACKWARD) return;
   const CasePlan& plan = *find_plan(op);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of what moves elements.
+// Cases of operators that move elements.
 #include <cstdio>
 #include <keel/plugin_kit.hpp>
 #include <utility>
@@ -15,11 +15,11 @@ using Shape = std::vector<int64_t>;
 
 struct Transposition {
   Shape shape;     // of x
-  uint64_t order;  // a hexadecimal digit an axis
+  uint64_t order;  // one hexadecimal digit per axis
 };
 
-// All orders of three axes; of more: heads to the front, channels last and back, axes that can
-// be taken as one, none that can; planes just beside a kernel's tiles, and thin ones.
+// All orders of three axes; for more axes: heads to the front, channels last and back, axes that
+// can be merged, axes that cannot; planes just above a kernel's tiles, and thin planes.
 const Transposition kTranspositions[] = {
     {{}, 0},
     {{7}, 0},
@@ -89,7 +89,7 @@ std::vector<Case> transpose_cases() {
     }
 
     const Transposition plane = {{67, 35}, 0x10};
-    // Rows of 16 bytes, each as one element.
+    // Rows of 16 bytes, which a kernel can move as one element each.
     const Transposition rows = {{33, 34, int64_t{16} / kit::dtype_size(dtype)}, 0x102};
     add(rows, dense(dtype, rows.shape, values));
     const CaseTensor x = dense(dtype, plane.shape, values);

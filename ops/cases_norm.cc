@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of the normalisations of rows, and of softmax.
+// Cases of row normalisations and softmax.
 #include <string>
 #include <utility>
 
@@ -16,16 +16,16 @@ struct RowsOptions {
   D x = D::kNormal;
   double eps = 1e-5;
   bool beta = true;
-  int64_t padding = 0;  // between the rows of all tensors that have rows
-  uint64_t shift = 0;   // elements before the first of each
+  int64_t padding = 0;  // between the rows of all tensors with rows
+  uint64_t shift = 0;   // elements before each tensor's first
   const char* name = "";
 };
 
-// One element; no rows; ranks 1 and 3; primes, widths of models, and rows beyond what a group of
-// threads holds; more rows than one pass over the columns takes.
+// One element; no rows; ranks 1 and 3; primes, typical widths of models, and rows longer than a
+// thread group holds; more rows than one pass over the columns takes.
 const Shape kShapes[] = {{1, 1},   {7, 13},   {0, 5},     {67},       {2, 3, 5},  {33, 129},
                          {5, 768}, {257, 64}, {2, 10007}, {1, 65537}, {10007, 3}, {64, 2048}};
-const Shape kShape = {61, 68};  // of the variants; rows are aligned
+const Shape kShape = {61, 68};  // for variants; rows are aligned
 
 Shape rows_of(const Shape& shape) {
   return {shape.begin(), shape.end() - 1};
@@ -43,7 +43,7 @@ CaseTensor input(keel_dtype dtype, Shape shape, D distribution, const RowsOption
   return placed(dense(dtype, std::move(shape), distribution, columns), options);
 }
 
-// One number of each row.
+// One number per row.
 CaseTensor statistic(Shape shape, D distribution, const RowsOptions& options) {
   return placed(dense(KEEL_FLOAT32, std::move(shape), distribution, /*bound=*/1), options);
 }
@@ -75,7 +75,7 @@ Case rms_norm_case(uint32_t combination, const Shape& shape, const RowsOptions& 
       {float_attribute(options.eps)});
 }
 
-// The statistics are any numbers: the gradient is defined for all.
+// The statistics are arbitrary numbers: the gradient is defined for all of them.
 Case layer_norm_backward_case(uint32_t combination, const Shape& shape,
                               const RowsOptions& options = {}) {
   const DtypeCombination& dtypes = find_schema(KEEL_OP_LAYER_NORM_BACKWARD)->dtypes[combination];
@@ -103,7 +103,7 @@ Case rms_norm_backward_case(uint32_t combination, const Shape& shape,
                    {output(dtypes.outputs[0], shape, options), output(KEEL_FLOAT32, row, options)});
 }
 
-// What all four get, for each of |combinations|: |make(combination, shape, options)|.
+// Cases shared by all four, for each dtype combination, by |make(combination, shape, options)|.
 template <typename Make>
 std::vector<Case> rows_cases(keel_op_id op, const Make& make) {
   std::vector<Case> cases;
@@ -114,14 +114,14 @@ std::vector<Case> rows_cases(keel_op_id op, const Make& make) {
     add({.x = D::kSomeNaN, .name = "/some_nan"});
     add({.x = D::kSubnormal, .name = "/subnormal"});
     add({.x = D::kFar, .name = "/far"});
-    // A deviation is as small as what a sum of the row is rounded by.
+    // The deviation is as small as the rounding of the row's sum.
     for (const Shape& shape : {Shape{61, 3}, kShape, Shape{24, 1021}, Shape{3, 65537}}) {
       cases.push_back(make(c, shape, {.x = D::kOffset, .name = "/offset"}));
     }
     add({.padding = 4, .name = "/padded"});
     add({.shift = 1, .name = "/unaligned"});
     add({.x = D::kZeroes, .name = "/zeroes"});
-    // Most rows of so few columns hold no NaN and no infinity.
+    // With so few columns most rows have no NaN and no infinity.
     cases.push_back(make(c, {61, 5}, {.x = D::kNonFinite, .name = "/non_finite"}));
     cases.push_back(in_place(make(c, kShape, RowsOptions{}), 0, 0));
     cases.push_back(make(c, {3, 10007}, {.x = D::kPositive, .name = "/growing"}));
@@ -129,7 +129,7 @@ std::vector<Case> rows_cases(keel_op_id op, const Make& make) {
   return cases;
 }
 
-// Those of the forward passes.
+// Adds cases for forward passes only.
 template <typename Make>
 void add_forward_cases(keel_op_id op, const Make& make, std::vector<Case>* cases) {
   for (uint32_t c = 0; c < find_schema(op)->dtypes.size(); ++c) {
@@ -138,10 +138,10 @@ void add_forward_cases(keel_op_id op, const Make& make, std::vector<Case>* cases
     };
     add({.x = D::kNonFinite, .name = "/non_finite"});
     add({.eps = 0, .name = "/no_eps"});
-    // Divided by 0: NaN, and no deviation is infinite.
+    // Division by 0: NaN, and no deviation is infinite.
     add({.x = D::kZeroes, .eps = 0, .name = "/zeroes_no_eps"});
     add({.eps = 3, .name = "/large_eps"});
-    // Beyond the range of float16.
+    // Out of float16's range.
     if (c == 0) add({.x = D::kWide, .name = "/wide"});
     if (find_schema(op)->dtypes[c].inputs[0] == KEEL_FLOAT16) continue;
     for (const Shape& shape : {kShape, Shape{7, 10007}}) {
@@ -155,7 +155,7 @@ struct SoftmaxOptions {
   D x = D::kLogits;
   double scale = 1;
   bool causal = false;
-  // Leading axes are left out of a mask of |m,n|.
+  // A mask of |m,n| has no leading axes.
   enum { kNoMask, kMaskOfAMatrix, kMaskOfAll } mask = kNoMask;
   int64_t padding = 0;
   uint64_t shift = 0;
@@ -244,7 +244,7 @@ std::vector<Case> softmax_cases() {
     cases.push_back(in_place(softmax_case(c, {3, 31, 44}, {.mask = O::kMaskOfAMatrix}), 0, 0));
     add({.x = D::kZeroes, .scale = -1.5, .name = "/zeroes"});
     cases.push_back(softmax_case(c, {2, 67, 2}, {.x = D::kNonFinite, .name = "/non_finite"}));
-    // Rows that see nothing: the first ones of a tall matrix; some where few columns are masked.
+    // Fully hidden rows: the first rows of a tall matrix; and some rows if few columns are masked.
     cases.push_back(softmax_case(c, {2, 44, 31}, {.causal = true, .name = "/causal"}));
     cases.push_back(softmax_case(c, {2, 67, 2}, {.mask = O::kMaskOfAll, .name = "/mask"}));
     cases.push_back(softmax_case(c, {2, 67, 2}, {.x = D::kMaskedLogits, .name = "/masked"}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of the norms of gradients, and of what is done with them.
+// Cases of gradient norms and clipping.
 #include <limits>
 #include <string>
 #include <utility>
@@ -13,8 +13,8 @@ namespace {
 using D = Distribution;
 using Shape = std::vector<int64_t>;
 
-// Rank 0 and 4, nothing, one element, primes, just beside powers of two, and more than one
-// block of any kernel.
+// Rank 0 and 4, empty, one element, primes, near powers of two, and more than one block of any
+// kernel.
 const Shape kShapes[] = {{},        {0},    {1},          {7},     {4, 0, 3}, {255},
                          {1025, 3}, {8193}, {2, 3, 5, 7}, {65536}, {262147}};
 
@@ -58,7 +58,8 @@ std::vector<Case> sum_of_squares_cases() {
     add(dense(dtype, {1009}, D::kSubnormal), "/subnormal");
     add(dense(dtype, {1009}, D::kSpecial), "/special");
     add(dense(dtype, {7}, D::kNaN), "/nan");
-    // An infinite sum of finite elements is none that was found; the next call's before is.
+    // An infinite sum of finite elements does not set found; an infinite |before| of the next call
+    // does.
     if (dtype != KEEL_FLOAT16) add(constant(dtype, {1009}, 0x1p100), "/huge");
     cases.push_back(
         squares_case(c, dense(dtype, {31, 17}),
@@ -80,7 +81,7 @@ std::vector<Case> clip_cases() {
     const auto add = [&](CaseTensor g, D sum, double max_norm, const char* name = "") {
       cases.push_back(clip_case(c, std::move(g), sum, max_norm, name));
     };
-    // Of norms from 0.1 to 1.
+    // Norms from 0.1 to 1.
     for (const Shape& shape : kShapes) add(dense(dtype, shape), D::kPositive, 0.05);
     cases.push_back(in_place(clip_case(c, dense(dtype, {31, 17}), D::kPositive, 0.05), 0, 0));
     add(dense(dtype, {1009}), D::kPositive, 10, "/within");
@@ -92,7 +93,7 @@ std::vector<Case> clip_cases() {
     };
     add_sum(std::numeric_limits<double>::infinity(), 1, "/norm_is_infinite");
     add_sum(0, 1, "/norm_is_zero");
-    // Beside what is added to the norm.
+    // Comparable to the epsilon that is added to the norm.
     add_sum(1e-13, 1e-6, "/norm_is_small");
     add_sum(1e30, 1e14, "/norm_is_large");
     add(dense(dtype, {1009}, D::kNonFinite), D::kPositive, 0.05, "/non_finite");

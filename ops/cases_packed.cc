@@ -20,7 +20,7 @@ Shape packed_shape(int64_t k, int64_t n) {
 
 struct PackOptions {
   int64_t padding = 0;  // between the rows of b
-  uint64_t shift = 0;   // elements before the first of each
+  uint64_t shift = 0;   // elements before each tensor's first
   const char* name = "";
 };
 
@@ -47,7 +47,7 @@ struct ProductOptions {
   D distribution = D::kNormal;
   bool a_is_zero = false;
   int64_t padding = 0;  // between the rows of a and c
-  uint64_t shift = 0;   // elements before the first of each
+  uint64_t shift = 0;   // elements before each tensor's first
   const char* name = "";
 };
 
@@ -76,7 +76,7 @@ Case product_case(uint32_t combination, bool trans_a, int64_t m, int64_t n, int6
 }  // namespace
 
 std::vector<Case> pack_weights_cases() {
-  // One element; beside and at the panels that kernels read; vectors; nothing of each extent.
+  // One element; near and at the panels that kernels read; vectors; each extent zero.
   const std::pair<int64_t, int64_t> extents[] = {{1, 1},  {17, 65},   {64, 64}, {67, 127}, {1, 129},
                                                  {65, 1}, {130, 258}, {0, 5},   {7, 0}};
   std::vector<Case> cases;
@@ -95,8 +95,8 @@ std::vector<Case> packed_matmul_cases() {
   struct Extents {
     int64_t m, n, k;
   };
-  // As those of matmul: one element, vectors, beside and at the tiles that kernels use, few rows,
-  // nothing of each extent.
+  // As for matmul: one element, vectors, near and at kernels' tile sizes, few rows, each extent
+  // zero.
   const Extents extents[] = {{1, 1, 1},    {33, 65, 17},  {1, 129, 64},    {129, 1, 63},
                              {0, 5, 7},    {5, 0, 7},     {7, 5, 0},       {16, 64, 64},
                              {5, 127, 67}, {70, 130, 66}, {130, 258, 131}, {14, 33, 1}};
@@ -124,11 +124,11 @@ std::vector<Case> packed_matmul_cases() {
     add(false, 3, 70, 3001, {.name = "/long"});
     add(false, 5, 35, 3001, {.distribution = D::kPositive, .name = "/growing"});
     add(false, 33, 129, 67, {.distribution = D::kWide, .name = "/wide"});
-    // What lies beyond k and n is not finite either, and must not come in.
+    // The padding beyond k and n is not finite either, and must not affect the result.
     add(false, 33, 65, 2, {.distribution = D::kNonFinite, .name = "/non_finite"});
     add(false, 33, 65, 17,
         {.distribution = D::kNonFinite, .a_is_zero = true, .name = "/zero_and_non_finite"});
-    // Enlarged to what float16 holds.
+    // Scaled up into float16's range.
     add(false, 33, 65, 17, {.alpha = 0x1p20, .distribution = D::kSubnormal, .name = "/subnormal"});
   }
   return cases;

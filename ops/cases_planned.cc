@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases from the plans. Of each operator:
+// Cases from the plans. For each operator:
 //
-//   pairwise/    dtypes, extents, attributes, optional inputs, outputs in place and where tensors
-//                begin: every two levels of two of these meet in a case
-//   strided/     the same with gaps between rows, axes in another order, or one row for all, where
-//                kernels take such tensors
-//   alone/       one tensor that begins unaligned, or has gaps, and all others are usual: a kernel
-//                that does not look at that one takes the call for another
-//   content/     one input not finite, faint, or of zeroes, all others usual
-//   lone/        one NaN, infinity or large number in a row: at its ends, and at both sides of each
-//                power of two at which a kernel may part it
+//   pairwise/    dtypes, extents, attributes, optional inputs, in-place outputs and start
+//                offsets: each pair of levels of two factors occurs in some case
+//   strided/     the same with gaps between rows, axes in another order, or one row for all,
+//                if kernels take such tensors
+//   alone/       one tensor starts unaligned or has gaps, all others are usual: catches kernels
+//                that do not check this tensor
+//   content/     one input is not finite, faint or zero, all others are usual
+//   lone/        one NaN, infinity or large number in a row: at the row's ends, and on both
+//                sides of each power of two at which a kernel may split the row
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -27,17 +27,17 @@ namespace {
 
 using D = Distribution;
 
-// An output in the place of an input, or several.
+// Pairs of an output and the input it replaces.
 using Places = std::vector<std::pair<uint32_t, uint32_t>>;
 
 enum class Layout : uint8_t {
   kDense,
-  kOffset,      // each tensor begins further into its allocation than the one before, aligned
-  kUnaligned,   // the same, aligned to its elements only
-  kPadded,      // gaps between rows, each tensor's its own, and a begin that is unaligned
-  kApart,       // gaps that leave rows aligned
+  kOffset,      // each tensor starts further into its allocation than the previous one, aligned
+  kUnaligned,   // likewise, aligned to elements only
+  kPadded,      // a different gap between rows for each tensor, and an unaligned start
+  kApart,       // gaps that keep rows aligned
   kTransposed,  // inputs stored with their axes in reverse order
-  kRepeated     // all rows of the first input are one
+  kRepeated     // all rows of the first input are the same row
 };
 
 struct NamedLayout {
@@ -51,7 +51,7 @@ constexpr NamedLayout kStrided[] = {{Layout::kPadded, "/padded"},
                                     {Layout::kTransposed, "/transposed"},
                                     {Layout::kRepeated, "/repeated"}};
 
-// Tensor number |index| of a call.
+// Returns tensor number |index| of a call in |layout|.
 CaseTensor laid_out(CaseTensor tensor, Layout layout, uint32_t index, bool is_input) {
   const bool has_rows = tensor.shape.size() > 1;
   switch (layout) {
@@ -77,7 +77,7 @@ bool is_float(keel_dtype dtype) {
   return dtype != KEEL_INT32 && dtype != KEEL_UINT8 && dtype != KEEL_INT64;
 }
 
-// What one case has of each factor.
+// One case's level of each factor.
 struct Choice {
   uint32_t combination = 0;
   PlannedCall call;
@@ -115,7 +115,7 @@ class Planner {
     }
   }
 
-  // None, each pair alone, and of several outputs the first of each.
+  // No pair, each pair alone, and with several outputs the first pair of each.
   void add_places() {
     places_.emplace_back();
     Places all;
@@ -148,7 +148,7 @@ class Planner {
     return choice;
   }
 
-  // With the tensors as the plan has them, but for |change|.
+  // Makes a case with the plan's tensors, modified by |change|.
   template <typename Change>
   Case make(const Choice& choice, const std::string& prefix, const std::string& suffix,
             const Change& change) const {
@@ -182,7 +182,7 @@ class Planner {
     return make(choice, prefix, "", [](PlannedTensors&) {});
   }
 
-  // Of |few_extents| the odd ones, and one more than a block.
+  // |few_extents|: only the odd ones, and those just above a block.
   void add_pairs(const char* prefix, const NamedLayout* layouts, size_t layout_count,
                  bool few_extents) {
     std::vector<size_t> levels = {schema_.dtypes.size()};
@@ -233,8 +233,8 @@ class Planner {
 
   uint32_t next_combination() { return static_cast<uint32_t>(turn_++ % schema_.dtypes.size()); }
 
-  // One case for each tensor, which has the layout that |change| gives it; those that |change|
-  // leaves as they are have none.
+  // Adds one case for each tensor, with the layout from |change|. Tensors that |change| leaves
+  // unmodified get no case.
   template <typename Change>
   void add_alone(Choice choice, const char* suffix, const Change& change) {
     const auto add = [&](bool is_input, uint32_t index, const char* name, bool is_packed) {
@@ -274,7 +274,7 @@ class Planner {
     });
   }
 
-  // Whether input |index| of |tensors| takes any number.
+  // Returns whether input |index| of |tensors| takes any number.
   bool takes_any(const PlannedTensors& tensors, uint32_t index, uint32_t combination) const {
     const D distribution = tensors.inputs[index].distribution;
     return is_float(schema_.dtypes[combination].inputs[index]) && distribution != D::kPositive &&
@@ -282,7 +282,7 @@ class Planner {
   }
 
   void add_contents() {
-    if (plan_.op == KEEL_OP_CAST) return;  // ops/cases_rounding.cc has all values
+    if (plan_.op == KEEL_OP_CAST) return;  // ops/cases_rounding.cc covers all values
     constexpr std::pair<D, const char*> kContents[] = {
         {D::kNonFinite, "_not_finite"}, {D::kFaint, "_faint"}, {D::kZeroes, "_zeroes"}};
     Choice choice = usual();
@@ -291,9 +291,9 @@ class Planner {
       for (const auto& [distribution, text] : kContents) {
         choice.combination = next_combination();
         if (!takes_any(tensors, i, choice.combination)) continue;
-        // Packed weights are looked at by a product, in which an infinity is NaN.
+        // Packed weights are checked through a product, which turns infinities into NaN.
         if (schema_.outputs[0].packed && distribution == D::kNonFinite) continue;
-        // A product of two of them would be no number of float16.
+        // The product of two faint numbers is out of float16's range.
         const bool is_too_faint = distribution == D::kFaint &&
                                   schema_.dtypes[choice.combination].inputs[i] == KEEL_FLOAT16;
         if (is_too_faint) choice.combination = 0;
@@ -340,7 +340,7 @@ class Planner {
 
   const CasePlan& plan_;
   const Schema& schema_;
-  std::vector<uint32_t> optional_;  // bits of inputs that are left out together
+  std::vector<uint32_t> optional_;  // bits of inputs that are omitted together
   std::vector<Places> places_;
   size_t turn_ = 0;
   std::vector<Case> cases_;

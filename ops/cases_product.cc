@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of many products at once.
+// Cases of batched products.
 #include <string>
 #include <utility>
 
@@ -18,14 +18,14 @@ struct BatchOptions {
   D distribution = D::kNormal;
   bool a_is_zero = false;
   int64_t padding = 0;       // between the rows of a, b and c
-  bool interleaved = false;  // row by row: the first rows of all matrices, the second ones, ...
-  bool one_a = false;        // the same matrix for all products
+  bool interleaved = false;  // by rows: the first rows of all matrices, then the second, ...
+  bool one_a = false;        // one matrix shared by all products
   bool one_b = false;
-  uint64_t shift = 0;  // elements before the first of each
+  uint64_t shift = 0;  // elements before each tensor's first
   const char* name = "";
 };
 
-// Of rank 3, stored as [rows, batch, columns].
+// Rank 3, stored as [rows, batch, columns].
 CaseTensor interleaved(CaseTensor tensor) {
   tensor.strides = {tensor.shape[2], tensor.shape[0] * tensor.shape[2], 1};
   return tensor;
@@ -63,8 +63,8 @@ std::vector<Case> batched_matmul_cases() {
   struct Extents {
     int64_t batch, m, n, k;
   };
-  // One element; one product; vectors; below, at and beside the tile sizes kernels use; many
-  // small ones; nothing of each extent.
+  // One element; one product; vectors; below, at and just above kernels' tile sizes; many small
+  // products; each extent zero.
   const Extents extents[] = {{1, 1, 1, 1},    {1, 33, 65, 17}, {3, 1, 129, 64}, {3, 129, 1, 63},
                              {0, 5, 7, 3},    {3, 0, 5, 7},    {3, 5, 0, 7},    {3, 7, 5, 0},
                              {17, 3, 5, 67},  {5, 16, 16, 16}, {37, 2, 3, 5},   {2, 64, 64, 32},
@@ -98,12 +98,12 @@ std::vector<Case> batched_matmul_cases() {
         batched_case(c, false, false, 5, 33, 65, 17, {.distribution = D::kWide, .name = "wide"}));
     cases.push_back(batched_case(c, false, false, 5, 33, 65, 17,
                                  {.distribution = D::kNonFinite, .name = "non_finite"}));
-    // Enlarged to what float16 holds.
+    // Scaled up into float16's range.
     cases.push_back(
         batched_case(c, false, false, 5, 33, 65, 17,
                      {.alpha = 0x1p20, .distribution = D::kSubnormal, .name = "subnormal"}));
     cases.push_back(batched_case(c, false, true, 2, 70, 130, 66));
-    // A product with an infinity is NaN: a kernel may not leave out what is multiplied by 0.
+    // A product with an infinity is NaN: a kernel must not skip multiplications by 0.
     cases.push_back(batched_case(
         c, false, false, 5, 33, 65, 17,
         {.distribution = D::kNonFinite, .a_is_zero = true, .name = "zero_and_non_finite"}));

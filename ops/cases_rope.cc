@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of the positions.
+// Cases of rotary positions.
 #include <string>
 #include <utility>
 
@@ -14,12 +14,12 @@ using D = Distribution;
 struct Shape {
   int64_t tokens, heads, width, positions;
 };
-// No tokens, no heads, heads of nothing, and no positions at all; one pair; halves of 3 and of 17;
+// No tokens, no heads, heads of width 0, and no positions; one pair; halves of 3 and of 17; typical
 // heads of models; more than one piece.
 constexpr Shape kShapes[] = {{0, 3, 8, 5},     {4, 0, 8, 5},     {4, 3, 0, 5},    {3, 2, 8, 0},
                              {1, 1, 2, 1},     {7, 3, 6, 5},     {31, 2, 34, 17}, {67, 4, 64, 131},
                              {33, 5, 128, 41}, {2, 1, 2050, 31}, {521, 4, 80, 67}};
-constexpr Shape kShape = {29, 3, 48, 23};  // of the variants
+constexpr Shape kShape = {29, 3, 48, 23};  // for variants
 
 struct Options {
   uint32_t combination = 0;
@@ -40,7 +40,7 @@ Case rope_case(const Shape& shape, const Options& options) {
   };
   const std::vector<int64_t> of_x = {shape.tokens, shape.heads, shape.width};
   const std::vector<int64_t> of_table = {shape.positions, shape.width / 2};
-  // Any numbers: that they are a cosine and a sine matters to nothing.
+  // Arbitrary numbers: the operator does not require cosines and sines.
   return make_case(
       KEEL_OP_ROPE, options.combination,
       std::string(options.interleaved ? "pairs/" : "halves/") +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of what is rounded, saturated or converted, value by value: all encodings of the 8- and
-// 16-bit types, and of wider ones the ends of each interval that becomes one number.
+// Cases of rounding, saturation and conversion, value by value: all encodings of the 8- and 16-bit
+// types, and for wider types the ends of each interval that rounds to one number.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -17,7 +17,7 @@ using D = Distribution;
 
 constexpr int64_t kMany = 4099;
 
-// How many values a type has, where all of them can be tried.
+// Returns the number of values of a type small enough to try all of them; else 0.
 int64_t encodings_of(keel_dtype dtype) {
   switch (dtype) {
     case KEEL_FLOAT8_E4M3FN:
@@ -42,8 +42,8 @@ struct Value {
   double value;
 };
 
-// Those of floats lie beside the ends of the intervals that one rounding, from float64, would cut
-// elsewhere than one to float32 and then another.
+// Values near the ends of intervals where one rounding from float64 differs from two roundings
+// through float32.
 constexpr Value kOfFloats[] = {
     {"float16_tie_and_less", 1 + 0x1p-11 + 0x1p-40},
     {"float16_tie_to_odd", 1 + 3 * 0x1p-11 - 0x1p-40},
@@ -95,7 +95,7 @@ std::vector<Case> fill_roundings() {
 
 // ---- casts
 
-// The contents of |from| in which a conversion may go wrong, with the name of each.
+// The contents of |from| that are hard to convert, each with its name.
 std::vector<std::pair<const char*, CaseTensor>> conversions(keel_dtype from, keel_dtype to) {
   std::vector<std::pair<const char*, CaseTensor>> contents;
   if (encodings_of(from) != 0) {
@@ -125,7 +125,7 @@ std::vector<Case> cast_roundings() {
   return cases;
 }
 
-// A scale that leaves ties where they are, and one that rounds.
+// One scale that keeps ties in place, and one that rounds.
 std::vector<Case> cast_scaled_roundings() {
   std::vector<Case> cases;
   const auto dtypes = find_schema(KEEL_OP_CAST_SCALED)->dtypes;
@@ -165,7 +165,7 @@ std::vector<Case> add_roundings() {
   return cases;
 }
 
-// Factors whose float32 is exact: what is left is one rounding of the product.
+// Factors that float32 represents exactly, so that only the product is rounded.
 std::vector<Case> scale_roundings() {
   std::vector<Case> cases;
   const auto dtypes = find_schema(KEEL_OP_SCALE)->dtypes;

@@ -52,7 +52,7 @@ std::vector<Case> cast_scaled_cases() {
     unaligned.outputs[0] = shifted(unaligned.outputs[0], 1);
     cases.push_back(std::move(unaligned));
     add(padded(matrix, 3), D::kPositive, "/x_padded");
-    // Of rows that stay aligned, in several blocks; of rows of one; of rows along two axes.
+    // Aligned rows in several blocks; rows of one element; rows along two axes.
     add(padded(dense(dtype, {129, 1024}, D::kLogits), 64), D::kPositive, "/x_padded");
     add(padded(dense(dtype, {1009, 1}, D::kLogits), 2), D::kPositive, "/x_padded");
     add(padded(dense(dtype, {3, 5, 7}, D::kLogits), 2), D::kPositive, "/x_padded");

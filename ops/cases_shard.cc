@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of the losses over a vocabulary in shards.
+// Cases of losses over a sharded vocabulary.
 #include <string>
 #include <utility>
 
@@ -14,7 +14,7 @@ using D = Distribution;
 struct ShardOptions {
   D logits = D::kLogits;
   D labels = D::kIndices;
-  D logsumexp = D::kLogSumExp;  // of the gradient
+  D logsumexp = D::kLogSumExp;  // input of the gradient
   int64_t padding = 0;
   const char* name = "";
 };
@@ -51,7 +51,7 @@ Case shard_backward_case(uint32_t combination, int64_t n, int64_t v, const Shard
       {float_attribute(1.0 / static_cast<double>(n + 1)), int_attribute(v)});
 }
 
-// Shapes and contents that both directions get, of logits of |dtype|; |make(n, v, options)|.
+// Shapes and contents of both directions, for logits of |dtype|, by |make(n, v, options)|.
 template <typename Make>
 std::vector<Case> shard_cases(keel_dtype dtype, Make&& make) {
   std::vector<Case> cases;
@@ -96,11 +96,11 @@ std::vector<Case> cross_entropy_shard_backward_cases() {
       return shard_backward_case(c, n, v, options);
     };
     for (Case& each : shard_cases(schema.dtypes[c].inputs[0], make)) {
-      // A row of minus infinity alone has no logsumexp to subtract.
+      // A row of only minus infinities has no logsumexp to subtract.
       if (each.id.ends_with("/all_masked")) continue;
       cases.push_back(std::move(each));
     }
-    // A logsumexp that is no row's: e^(logit - logsumexp) is infinity, NaN or 0.
+    // A logsumexp that matches no row: e^(logit - logsumexp) is infinity, NaN or 0.
     cases.push_back(make(67, 31, {.logsumexp = D::kNonFinite, .name = "/logsumexp_non_finite"}));
     cases.push_back(make(67, 31, {.logsumexp = D::kSomeFarBelow, .name = "/logsumexp_far_below"}));
     cases.push_back(make(67, 31, {.logits = D::kNonFinite, .name = "/non_finite"}));

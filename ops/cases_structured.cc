@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of the operators whose tensors differ in shape: sum, matmul, embedding, cross
-// entropy.
+// Cases of the operators with tensors of different shapes: sum, matmul, embedding, cross entropy.
 #include <string>
 #include <utility>
 
@@ -25,7 +24,7 @@ struct MatmulOptions {
   D distribution = D::kNormal;
   bool a_is_zero = false;
   int64_t padding = 0;  // between the rows of a, b and c
-  uint64_t shift = 0;   // elements before the first of each
+  uint64_t shift = 0;   // elements before each tensor's first
   const char* name = "";
   int64_t activation = 0;
 };
@@ -57,7 +56,7 @@ Case matmul_case(uint32_t combination, bool trans_a, bool trans_b, int64_t m, in
        int_attribute(options.activation)});
 }
 
-// One combination of dtypes with each activation.
+// Adds one combination of dtypes with each activation.
 void add_activated(std::vector<Case>* cases, uint32_t c) {
   for (int64_t activation = 1; activation <= 3; ++activation) {
     const auto add = [&](bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
@@ -65,7 +64,7 @@ void add_activated(std::vector<Case>* cases, uint32_t c) {
       options.activation = activation;
       cases->push_back(matmul_case(c, trans_a, trans_b, m, n, k, options));
     };
-    // Both ends of an activation come up: sums are normal with a deviation of sqrt(k).
+    // Reaches both ends of an activation: sums are normal with a deviation of sqrt(k).
     for (int transposes = 0; transposes < 4; ++transposes) {
       add((transposes & 2) != 0, (transposes & 1) != 0, 33, 65, 17, {.bias = true});
     }
@@ -75,7 +74,7 @@ void add_activated(std::vector<Case>* cases, uint32_t c) {
     add(false, true, 33, 65, 17, {.bias = true, .padding = 3, .name = "padded"});
     add(false, true, 33, 65, 17, {.bias = true, .shift = 1, .name = "unaligned"});
     add(false, false, 33, 65, 17, {.distribution = D::kWide, .name = "wide"});
-    // So few terms that infinities are left among the NaN.
+    // Few terms, so that some infinities do not become NaN.
     add(false, false, 33, 65, 2, {.distribution = D::kNonFinite, .name = "non_finite"});
     add(false, false, 7, 5, 0, {.bias = true, .beta = 0.5});
     add(false, true, 1, 129, 64);
@@ -87,10 +86,10 @@ void add_activated(std::vector<Case>* cases, uint32_t c) {
 
 struct EmbeddingOptions {
   D indices = D::kIndices;
-  D values = D::kNormal;    // of the table, or of the gradient of its rows
-  int64_t vocabulary = -1;  // what indices are of; -1: as many as the table has rows
+  D values = D::kNormal;    // of the table, or of its rows' gradient
+  int64_t vocabulary = -1;  // range of the indices; -1: the table's number of rows
   int64_t first = 0;
-  uint64_t shift = 0;  // elements before the first of each tensor but the indices
+  uint64_t shift = 0;  // elements before each tensor's first, except indices
   const char* name = "";
 };
 
@@ -123,7 +122,7 @@ Case embedding_backward_case(uint32_t combination, int64_t v, int64_t d, int64_t
                    {int_attribute(options.first)});
 }
 
-// Tables that are a range of a larger vocabulary; |add(v, d, n, options)|.
+// Tables that are a range of a larger vocabulary, by |add(v, d, n, options)|.
 template <typename Add>
 void add_ranges(Add&& add) {
   add(17, 64, 129, {.vocabulary = 51, .first = 17, .name = "/middle"});
@@ -135,7 +134,7 @@ void add_ranges(Add&& add) {
        .name = "/middle/outside"});
   add(17, 5, 33, {.first = 17, .name = "/elsewhere"});
   add(0, 4, 9, {.vocabulary = 51, .first = 17, .name = "/middle"});
-  // The largest of int32 is the last row, its smallest less |first| no int32.
+  // The last row's index is the largest int32; the smallest int32 minus |first| overflows.
   add(17, 5, 33,
       {.indices = D::kIndicesSomeOutside, .first = (int64_t{1} << 31) - 17, .name = "/end"});
 }
@@ -145,7 +144,7 @@ void add_ranges(Add&& add) {
 struct LogitsOptions {
   D logits = D::kLogits;
   D labels = D::kIndices;
-  D logsumexp = D::kLogSumExp;  // of the gradient
+  D logsumexp = D::kLogSumExp;  // input of the gradient
   int64_t padding = 0;
   const char* name = "";
 };
@@ -176,8 +175,8 @@ Case cross_entropy_backward_case(uint32_t combination, int64_t n, int64_t v, dou
                    {result(dtype, {n, v})}, {float_attribute(scale)});
 }
 
-// Shapes and contents that both directions of cross entropy get, of logits of |dtype|;
-// |make(n, v, options)|.
+// Shapes and contents of both directions of cross entropy, for logits of |dtype|, by |make(n, v,
+// options)|.
 template <typename Make>
 std::vector<Case> logits_cases(keel_dtype dtype, Make&& make) {
   std::vector<Case> cases;
@@ -196,7 +195,7 @@ std::vector<Case> logits_cases(keel_dtype dtype, Make&& make) {
   cases.push_back(make(67, 131, {.logits = D::kZeroes, .name = "/zeroes"}));
   cases.push_back(make(67, 31, {.logits = D::kNonFinite, .name = "/non_finite"}));
   cases.push_back(make(257, 2, {.logits = D::kMaskedLogits, .name = "/all_masked"}));
-  // Among so many rows some hold NaN before, and some behind, minus infinity.
+  // Among so many rows, some have NaN before minus infinity and some after.
   cases.push_back(make(8209, 2, {.logits = D::kNonFinite, .name = "/non_finite"}));
   return cases;
 }
@@ -225,7 +224,7 @@ std::vector<Case> sum_cases() {
                                                   {0, 0},     {1, 65537}, {65537, 1},  {3, 10007},
                                                   {10007, 3}, {128, 256}, {257, 1025}, {512, 512}};
     for (const auto& [rows, cols] : shapes) add(dense(dtype, {rows, cols}), "");
-    // As far as float16 goes, where that is what the sum is rounded to.
+    // Limited by float16 if the sum is rounded to it.
     const int64_t many = dtypes.outputs[0] == KEEL_FLOAT16 ? 16411 : 65537;
     add(dense(dtype, {3, many}, D::kPositive), "/growing");
     add(dense(dtype, {many, 3}, D::kPositive), "/growing");
@@ -243,7 +242,7 @@ std::vector<Case> matmul_cases() {
   struct Extents {
     int64_t m, n, k;
   };
-  // One element; vectors; below, at and beside the tile sizes kernels use; no k.
+  // One element; vectors; below, at and just above kernels' tile sizes; k of 0.
   const Extents extents[] = {{1, 1, 1},    {1, 129, 64},  {129, 1, 63},  {64, 64, 1},
                              {7, 5, 0},    {0, 5, 7},     {5, 0, 7},     {16, 16, 16},
                              {33, 65, 17}, {31, 127, 67}, {128, 64, 32}, {130, 258, 66}};
@@ -273,12 +272,12 @@ std::vector<Case> matmul_cases() {
         matmul_case(c, false, false, 33, 65, 17, {.distribution = D::kWide, .name = "wide"}));
     cases.push_back(matmul_case(c, false, false, 33, 65, 17,
                                 {.distribution = D::kNonFinite, .name = "non_finite"}));
-    // Enlarged to what float16 holds.
+    // Scaled up into float16's range.
     cases.push_back(
         matmul_case(c, false, false, 33, 65, 17,
                     {.alpha = 0x1p20, .distribution = D::kSubnormal, .name = "subnormal"}));
     cases.push_back(matmul_case(c, false, true, 256, 512, 384, {.bias = true}));
-    // A product with an infinity is NaN: a kernel may not leave out what is multiplied by 0.
+    // A product with an infinity is NaN: a kernel must not skip multiplications by 0.
     cases.push_back(matmul_case(
         c, false, false, 33, 65, 17,
         {.distribution = D::kNonFinite, .a_is_zero = true, .name = "zero_and_non_finite"}));
@@ -359,7 +358,7 @@ std::vector<Case> cross_entropy_backward_cases() {
     const auto make_quarter = [&](int64_t n, int64_t v, const LogitsOptions& options) {
       return cross_entropy_backward_case(c, n, v, 0.25, options);
     };
-    // A logsumexp that is no row's: e^(logit - logsumexp) is infinity, NaN or 0.
+    // A logsumexp that matches no row: e^(logit - logsumexp) is infinity, NaN or 0.
     cases.push_back(
         make_quarter(67, 31, {.logsumexp = D::kNonFinite, .name = "/logsumexp_non_finite"}));
     cases.push_back(

@@ -8,14 +8,14 @@
 namespace keel::ops {
 namespace {
 
-// Where the words of an input would begin that was left out.
+// First word of an input that is omitted.
 constexpr uint64_t kNoTensor = UINT64_MAX;
-// size, dtype, rank, data and byte_offset of a keel_tensor, as they lie there.
+// The words of size, dtype, rank, data and byte_offset of a keel_tensor, in memory order.
 constexpr size_t kHeadWords = offsetof(keel_tensor, shape) / sizeof(uint64_t);
 static_assert(kHeadWords == 4);
 
-// Whether |words| begin with what |tensor| holds. Its rank is only believed once it is the
-// remembered one.
+// Returns whether |words| start with the fields of |tensor|. The tensor's rank is used only after
+// it matched the remembered rank.
 bool matches_tensor(const uint64_t* words, const keel_tensor& tensor) {
   if (words[0] == kNoTensor) return false;
   uint64_t head[kHeadWords];

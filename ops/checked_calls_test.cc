@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operator calls that are made again, and what must not be believed of them because it was once so.
+// Tests repeated operator calls, and changes that must invalidate remembered ones.
 #include <dlfcn.h>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
@@ -38,7 +38,7 @@ class CheckedCalls : public Dispatch {
   // out = 2 x + y.
   Call axpy() { return Call(KEEL_OP_AXPY, {x_, y_}, {out_}, {real(2)}); }
   std::vector<float> result() { return read(stream_, poor_, out_, 3); }
-  // Runs |call|, which the plugin is asked about |queries| times.
+  // Runs |call| and expects |queries| queries to the plugin.
   void run(const Call& call, uint64_t queries) {
     const uint64_t before = asked_();
     EXPECT_OK(keel_op_run(stream_, &call.call));
@@ -46,8 +46,9 @@ class CheckedCalls : public Dispatch {
       EXPECT_EQ(asked_() - before, queries);
     }
   }
-  // Not where the validation layer sees each call, and asks for itself; nor where the kernel does
-  // not fence all threads (docs/decisions/018), which the thread sanitizer would not know of.
+  // False where the cache is off: under the validation layer, which sees each call and makes its
+  // own queries; and where the kernel does not fence all threads (docs/decisions/018), which the
+  // thread sanitizer would not know of.
   static bool remembers() {
 #if defined(__SANITIZE_THREAD__)
     return false;
@@ -71,7 +72,7 @@ TEST_F(CheckedCalls, ThePluginIsAskedOnce) {
   EXPECT_EQ(result(), (std::vector<float>{12, 24, 36}));
   const std::vector<float> other = {-1, 0, 1};
   EXPECT_OK(keel_copy(stream_, poor_, x_.data, KEEL_HOST, other.data(), 12));
-  // The same call told anew: what it holds counts, not where it lies.
+  // The same call in other structs: contents count, not addresses.
   const Call again = axpy();
   run(again, 0);
   EXPECT_EQ(result(), (std::vector<float>{8, 20, 32}));
@@ -165,7 +166,7 @@ TEST_F(CheckedCalls, ACustomKernelThatComesLaterIsChosen) {
   kernel.accepts = accepts_after_first;
   kernel.run = run_nothing;
   ASSERT_OK(keel_op_register(&kernel));
-  // It does not accept the call, but may do so later: nothing is remembered meanwhile.
+  // The kernel declines the call but may accept it later: nothing is remembered.
   EXPECT_OK(keel_op_run(stream_, &call.call));
   EXPECT_EQ(0, runs);
   runs = 1;

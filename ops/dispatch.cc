@@ -19,14 +19,14 @@ namespace {
                  tensor, what, device.name());
 }
 
-// Optimizer state that a GPU has no room for is stepped where it lies: in pinned memory of that
-// GPU, or in the caller's own.
+// The CPU may step optimizer state that does not fit a GPU in place: in that GPU's pinned memory,
+// or in registered memory of the caller.
 [[gnu::cold]] bool is_registered(Device& device, const void* first, uint64_t bytes) {
   return device.info().type == KEEL_DEVICE_CPU &&
          device.host_registrations().has_same_address(first, bytes);
 }
 
-// NULL if |tensor| is fine, else what it is instead.
+// Returns NULL if |tensor|'s memory is valid, else a description of the problem.
 const char* check_tensor_memory(Device& device, const keel_tensor& tensor) {
   const uint64_t bytes = kit::span_bytes(tensor);
   if (bytes == 0) return nullptr;
@@ -45,7 +45,7 @@ const char* check_tensor_memory(Device& device, const keel_tensor& tensor) {
   return nullptr;
 }
 
-// For observers.
+// Lists the call's memory accesses for observers.
 void describe(const Device& device, const keel_op_call& call, const void* workspace,
               uint64_t workspace_bytes, AccessList& accesses) {
   const auto add = [&](const keel_tensor& tensor, bool writes) {

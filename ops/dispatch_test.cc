@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators through keel.h: on a backend that has them all, and on a device that has one kernel.
+// Tests operators through keel.h: on a backend with all operators, and on a device with few
+// kernels.
 #include <cstring>
 #include <numeric>
 
@@ -77,7 +78,7 @@ TEST_F(Dispatch, FallbackKeepsTheGapsOfStridedOutputs) {
   EXPECT_EQ(read(stream, poor_, y, 6), (std::vector<float>{2, 4, 7, 6, 8, 7}));
 }
 
-// With a gap between the rows; the kernels of the CPU that take strides are matmul's.
+// Tensors with gaps between rows; among the CPU's kernels, matmul takes strides.
 TEST_F(Dispatch, FallbackWritesRows) {
   const keel_stream stream = stream_on(poor_);
   const keel_tensor a = tensor(stream, poor_, {2, 2}, {1, 2, 3, 4});
@@ -130,7 +131,7 @@ TEST_F(Dispatch, ForbiddenFallbackIsRefused) {
   EXPECT_EQ(read(stream, poor_, x, 2), (std::vector<float>{1, 2}));
 }
 
-// The CPU's kernels would read another order out of the same bytes, and say nothing.
+// The CPU's kernels would silently interpret the bytes in another order.
 TEST_F(Dispatch, PackedWeightsFallBackToNobody) {
   const keel_stream stream = stream_on(poor_);
   const keel_tensor b = tensor(stream, poor_, {2, 2}, {1, 2, 3, 4});
@@ -168,7 +169,7 @@ TEST_F(Dispatch, WorkBehindAGateKeepsItsCall) {
       Call add(KEEL_OP_ADD, {x, x}, {x});
       ASSERT_OK(keel_op_run(stream, &scale.call));
       ASSERT_OK(keel_op_run(stream, &add.call));
-      // What the caller's structs hold from now on must not matter.
+      // The caller's structs may change after the call.
       std::memset(static_cast<void*>(scale.inputs.data()), 0xff, sizeof(keel_tensor));
       std::memset(static_cast<void*>(add.inputs.data()), 0xff, 2 * sizeof(keel_tensor));
       scale.attributes[0] = real(1000);
@@ -256,7 +257,7 @@ TEST_F(Dispatch, NamesAndNumbers) {
   expect_refused(keel_op_find("conv2d", &op), "conv2d", KEEL_NOT_FOUND);
 }
 
-// A framework's kernel for add that writes 42s; counts its calls in |user|.
+// A framework's kernel for add that writes 42s and counts its calls in |user|.
 keel_status run_42(void* user, keel_stream stream, const keel_op_call* call) {
   ++*static_cast<int*>(user);
   const float value = 42;
@@ -307,7 +308,7 @@ TEST_F(Dispatch, CustomKernelsAreScoredWithTheOthers) {
   EXPECT_NE(explain(rich_, refused).find("forty_two_again (custom) does not accept"),
             std::string::npos);
 
-  // Of another backend: a native custom kernel beats the plugin's composed one.
+  // For the other backend: a native custom kernel beats the plugin's composed one.
   kernel.backend = "dispatchtest";
   kernel.score = 1;
   ASSERT_OK(keel_op_register(&kernel));
@@ -328,7 +329,7 @@ TEST_F(Dispatch, CustomKernelsAreScoredWithTheOthers) {
 }
 
 TEST_F(Dispatch, CustomKernelsEndWithShutdown) {
-  // The one of the test before would give 42s.
+  // The kernel of the previous test would write 42s.
   const keel_stream stream = stream_on(rich_);
   const keel_tensor a = tensor(stream, rich_, {3}, {1, 2, 3});
   Call add(KEEL_OP_ADD, {a, a}, {a});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin for dispatch_test alone: one device whose memory is its own, whose streams
-// run everything at once, and which has two kernels, a poor one among them, so that selection and
-// the fallback have something to decide on every machine.
+// A plugin for dispatch_test only: one device with its own memory, streams that run work
+// immediately, and two kernels, one of them poor, so that selection and the fallback have a choice
+// on every machine.
 #include <keel/abi.h>
 
 #include <cstdlib>
@@ -15,7 +15,7 @@ namespace kit = keel::kit;
 constexpr size_t kAlignment = 64;
 constexpr uint64_t kWorkspaceBytes = 256;
 
-// Handles without state: one of each kind serves for all.
+// Stateless handles: one per kind serves all objects.
 char g_token;
 template <typename Handle>
 Handle* token() {
@@ -84,7 +84,7 @@ keel_status stream_wait_event(keel_plugin_stream*, keel_plugin_event*) {
 
 uint64_t g_queries = 0;
 
-// Only dense float32: axpy, and, not even well, addition: by way of a workspace.
+// Supports only dense float32: axpy, and, as a poor kernel with a workspace, addition.
 keel_status op_query(keel_plugin_device*, const keel_op_call* call, keel_op_support* out_support) {
   ++g_queries;
   out_support->level = KEEL_OP_NONE;
@@ -180,7 +180,7 @@ const keel_plugin kPlugin = [] {
 
 }  // namespace
 
-// How often the plugin was asked what it supports.
+// Returns how often core queried the plugin.
 extern "C" KEEL_EXPORT uint64_t keel_dispatch_test_queries() {
   return g_queries;
 }

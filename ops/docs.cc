@@ -58,7 +58,8 @@ memory that attention takes.
 
 )";
 
-// 0x1p-22 as "2^-22", integers of many digits in hexadecimal; other numbers in short.
+// Returns 0x1p-22 as "2^-22", integers of many digits in hexadecimal, and other numbers in short
+// form.
 std::string number(double value) {
   char text[32];
   int exponent = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_fallback: an operator on a CPU device, for a device that has no kernel for it.
+// run_fallback: runs an operator on a CPU device, for a device without a kernel for it.
 #include <array>
 #include <keel/plugin_kit.hpp>
 #include <utility>
@@ -13,7 +13,7 @@
 namespace keel::ops {
 namespace {
 
-// The bytes of a tensor as rows, one |pitch| after the other: one gap between rows.
+// A tensor's bytes as |count| rows of |bytes|, |pitch| apart.
 struct Rows {
   uint64_t count = 1;
   uint64_t bytes = 0;
@@ -21,11 +21,11 @@ struct Rows {
   bool operator==(const Rows&) const = default;
 };
 
-// A copy each: 1 to 2 us, more with a chip's queue behind it. Beyond this many it would
-// rather take the gaps along.
+// Each row is a separate copy, which takes 1 to 2 us, more with a chip's queue. Beyond this many
+// rows the gaps are copied too.
 constexpr uint64_t kMostRows = 1024;
 
-// False for tensors with gaps of more than one kind, or too many.
+// Returns false for tensors with different gaps, or with too many rows.
 bool rows_of(const keel_tensor& tensor, Rows* out_rows) {
   std::array<std::pair<uint64_t, uint64_t>, KEEL_MAX_RANK> axes;  // stride in bytes, extent
   uint32_t count = 0;
@@ -53,13 +53,13 @@ bool rows_of(const keel_tensor& tensor, Rows* out_rows) {
   return rows.count <= kMostRows;
 }
 
-// From the first element to the last.
+// Everything from the first element to the last, as one row.
 Rows whole(const keel_tensor& tensor) {
   return {1, kit::span_bytes(tensor), 0};
 }
 
-// Copies of a call's tensors in the CPU device's memory. The pool keeps freed memory
-// until the work enqueued before is done, so these may go once all is enqueued.
+// Copies of a call's tensors in the CPU device's memory. The pool keeps freed memory until the work
+// enqueued earlier is done, so the destructor may free the copies once all work is enqueued.
 class StagedTensors {
  public:
   explicit StagedTensors(Device& cpu) : cpu_(cpu) {}
@@ -69,8 +69,8 @@ class StagedTensors {
   StagedTensors(const StagedTensors&) = delete;
   StagedTensors& operator=(const StagedTensors&) = delete;
 
-  // Points |tensor| at a copy of its memory, the same one for tensors in place. |reads|:
-  // the copy needs what is there now; |writes|: and goes back.
+  // Points |tensor| at a copy of its memory; in-place tensors share a copy. |reads|: the current
+  // content is copied in. |writes|: the result is copied back.
   Status stage(keel_tensor* tensor, bool reads, bool writes) {
     const uint64_t bytes = kit::span_bytes(*tensor);
     if (bytes == 0) {
@@ -82,7 +82,7 @@ class StagedTensors {
     Rows rows;
     if (!rows_of(*tensor, &rows)) {
       rows = whole(*tensor);
-      reads = true;  // the gaps go back as they came
+      reads = true;  // the gaps are written back unchanged
     }
     Copy* copy = nullptr;
     for (Copy& each : copies_) {
@@ -94,7 +94,7 @@ class StagedTensors {
       copies_.push_back({original, staged, bytes, rows, false, false});
       copy = &copies_.back();
     }
-    // Two layouts of the same bytes: it is all of them then.
+    // Two layouts of the same bytes: copy the whole range.
     if (copy->rows != rows) copy->rows = whole(*tensor);
     copy->reads |= reads || copy->rows != rows;
     copy->writes |= writes;
@@ -103,8 +103,7 @@ class StagedTensors {
     return {};
   }
 
-  // The elements alone where they lie in rows: what is between is another stream's to
-  // write meanwhile.
+  // Copies only the elements of tensors with rows: another stream may write the gaps meanwhile.
   Status copy_in(const Ref<Stream>& stream) {
     for (const Copy& copy : copies_) {
       if (!copy.reads) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of a CPU device on memory that is not its own: what an optimizer's state is stepped in
-// where a GPU has no room for it.
+// Tests operators of a CPU device on memory of others, as used to step optimizer state that does
+// not fit a GPU.
 #include <cmath>
 
 #include "ops/dispatch_fixture.h"
@@ -32,7 +32,7 @@ class HostMemory : public Dispatch {
     registered_.push_back(pointer);
   }
 
-  // One AdamW step of |p|, |g|, |m|, |v| after clipping by |norm|.
+  // Runs one AdamW step of |p|, |g|, |m|, |v| after clipping by |norm|.
   void step(keel_tensor p, keel_tensor g, keel_tensor m, keel_tensor v, keel_tensor norm,
             keel_tensor found) {
     const keel_tensor none = {};
@@ -122,7 +122,7 @@ TEST_F(HostMemory, WhatIsNotRegisteredIsRefused) {
   EXPECT_EQ(values, (std::vector<float>{2, 4, 6, 4}));
 }
 
-// A device that is no CPU has to copy it first.
+// A device other than the CPU must copy the memory first.
 TEST_F(HostMemory, IsNotForOtherDevices) {
   std::vector<float> values = {1, 2, 3};
   enroll(values.data(), values.size() * sizeof(float));

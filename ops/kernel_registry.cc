@@ -13,7 +13,7 @@ KernelRegistry& KernelRegistry::get() {
 }
 
 KernelRegistry::KernelRegistry() {
-  // Backends end at shutdown, and the kernels for them.
+  // Backends end at shutdown, and with them their kernels.
   Runtime::get().add_shutdown_hook([this] { clear(); });
 }
 
@@ -46,7 +46,7 @@ Status KernelRegistry::add(const keel_custom_kernel& kernel) {
   added->next = head;
   kernels_.push_back(std::move(added));
   heads_[kernel.op].store(kernels_.back().get(), std::memory_order_release);
-  CheckedCalls::forget_all();  // it may be better than what ran so far
+  CheckedCalls::forget_all();  // may beat the kernels chosen so far
   return {};
 }
 

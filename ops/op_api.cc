@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C functions of operators.
+// The C API of operators.
 #include <keel/plugin_kit.hpp>
 
 #include "core/api.h"
@@ -30,7 +30,7 @@ using keel::ops::run_op;
 
 namespace {
 
-// For calls that are only asked about: tensors may have no memory yet.
+// Checks a call that is only queried: its tensors may have no memory yet.
 Status check_layout(const keel_op_call* call) {
   KEEL_REQUIRE(call)
   keel::ops::CheckError error;
@@ -38,7 +38,7 @@ Status check_layout(const keel_op_call* call) {
   return code == KEEL_OK ? Status() : Status(code, error.text);
 }
 
-// keel_op_run of any call.
+// The slow path of keel_op_run, for any call.
 keel_status run_in_full(keel_stream stream, const keel_op_call* call) {
   return api_call([&]() -> Status {
     KEEL_REQUIRE(call)
@@ -55,13 +55,13 @@ keel_status run_in_full(keel_stream stream, const keel_op_call* call) {
     Status status = choose_kernel(device, *call, &best);
     if (!status.ok()) return enqueue.end(std::move(status));
     if (is_ready(best)) {
-      // A custom kernel that did not accept the call may do so the next time.
+      // A custom kernel that declined the call may accept it the next time.
       if (KernelRegistry::get().first(call->op) == nullptr) {
         CheckedCalls::remember(generation, device, *call);
       }
       return enqueue.end(submit_kernel(*found, best, *call));
     }
-    const Ref<Stream> kept(found);  // what follows may wait, or be the caller's own code
+    const Ref<Stream> kept(found);  // what follows may block or run caller code
     section.leave();
     return enqueue.end(run_op(kept, stream, *call, best));
   });
@@ -70,7 +70,7 @@ keel_status run_in_full(keel_stream stream, const keel_op_call* call) {
 }  // namespace
 
 keel_status keel_op_run(keel_stream stream, const keel_op_call* call) {
-  // A call that this thread has made before.
+  // Fast path: this thread has made the same call before.
   const auto usual = [&](const keel::epoch::Participant& thread, keel_status* out_status) {
     Stream* found = keel::Runtime::opened().stream_handles().peek(stream.id);
     if (found == nullptr || call == nullptr) return false;

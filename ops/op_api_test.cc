@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong arguments to every operator function of keel.h: a status with a text that names
-// the argument, and a runtime that goes on.
+// Tests wrong arguments to every operator function of keel.h: each returns a status with a text
+// that names the argument, and the runtime continues to work.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 
@@ -40,7 +40,7 @@ class OpApi : public testing::Test {
     call_.outputs = outputs_;
   }
   void TearDown() override {
-    // Whatever a test did, the stream still works.
+    // The stream still works after every test.
     inputs_[0] = inputs_[1] = outputs_[0] = &tensors_[0];
     EXPECT_EQ(KEEL_OK, keel_op_run(stream_, &call_)) << keel_last_error();
     EXPECT_EQ(KEEL_OK, keel_stream_synchronize(stream_, KEEL_TIMEOUT_DEFAULT));

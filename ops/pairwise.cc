@@ -9,8 +9,8 @@ namespace {
 
 constexpr size_t kUnset = std::numeric_limits<size_t>::max();
 
-// The pairs of levels that are still to meet. Greedy: a row begins with the first of them, and
-// takes of each other factor the level that meets most with what the row has.
+// The pairs of levels not yet covered. Greedy: a row starts with the first open pair, then gets for
+// each other factor the level that covers most open pairs with the row so far.
 class Pairs {
  public:
   Pairs(const std::vector<size_t>& levels, const std::vector<Exclusion>& exclusions)
@@ -35,7 +35,8 @@ class Pairs {
     uses_.assign(total, 0);
   }
 
-  // Whether a pair is left; |*row| is then of its two levels, and else unset.
+  // Returns whether a pair is open. If so, sets the pair's two levels in |*row|; other entries are
+  // unset.
   bool begin(std::vector<size_t>* row) const {
     for (size_t a = 0; a < levels_.size(); ++a) {
       for (size_t b = a + 1; b < levels_.size(); ++b) {
@@ -53,8 +54,8 @@ class Pairs {
     return false;
   }
 
-  // The level of |factor| that meets most of the open pairs with |row|; of equal ones that which
-  // was used least.
+  // Returns the level of |factor| that covers most open pairs with |row|; among equals the least
+  // used one.
   size_t best(const std::vector<size_t>& row, size_t factor) const {
     size_t best = 0;
     size_t most = 0;
@@ -98,9 +99,9 @@ class Pairs {
   }
 
   const std::vector<size_t> levels_;
-  std::vector<size_t> first_;  // of each factor, its first level among all
+  std::vector<size_t> first_;  // by factor: index of its first level
   size_t total_ = 0;
-  std::vector<State> states_;  // of a level and another
+  std::vector<State> states_;  // by pair of levels
   std::vector<size_t> uses_;
 };
 

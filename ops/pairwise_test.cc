@@ -18,7 +18,7 @@ bool meet(const Rows& rows, const Exclusion& pair) {
   });
 }
 
-// Every pair of levels that |exclusions| do not name.
+// Checks that rows cover every pair of levels not in |exclusions|.
 void expect_covered(const std::vector<size_t>& levels, const std::vector<Exclusion>& exclusions) {
   const Rows rows = pairwise(levels, exclusions);
   for (const auto& row : rows) {
@@ -66,7 +66,7 @@ TEST(Pairwise, RowsAreFewAndTheSameEachTime) {
   const std::vector<size_t> levels = {5, 5, 5, 5, 2, 2, 2, 3, 4};
   const Rows rows = pairwise(levels);
   EXPECT_EQ(rows, pairwise(levels));
-  EXPECT_LE(rows.size(), 45U);  // of 48000; 25 are the least
+  EXPECT_LE(rows.size(), 45U);  // of 48000; 25 is the minimum
   EXPECT_EQ(std::set<std::vector<size_t>>(rows.begin(), rows.end()).size(), rows.size());
 }
 

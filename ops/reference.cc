@@ -57,16 +57,16 @@ double load_element(const void* data, keel_dtype dtype, int64_t element) {
       return load<float>(data, element);
     case KEEL_FLOAT64:
       return load<double>(data, element);
-    default:  // no schema allows another
+    default:  // no schema allows another dtype
       return std::numeric_limits<double>::quiet_NaN();
   }
 }
 
-// Truncates; the nearest end of the range outside of it, 0 for NaN.
+// Truncates. Values outside the range give the nearest end of the range, NaN gives 0.
 template <typename Integer>
 Integer saturate(double value) {
   if (std::isnan(value)) return 0;
-  // The largest int64 is no double; the next one above is.
+  // The largest int64 is not a double; the next larger integer is.
   const double beyond = std::ldexp(1.0, std::numeric_limits<Integer>::digits);
   if (value >= beyond) return std::numeric_limits<Integer>::max();
   if (value <= static_cast<double>(std::numeric_limits<Integer>::min())) {
@@ -79,7 +79,7 @@ bool is_integer(keel_dtype dtype) {
   return dtype >= KEEL_INT8 && dtype <= KEEL_UINT64;
 }
 
-// double to float, to nearest even, with overflow to infinity as IEEE 754 has it.
+// Converts to float, to nearest even, with overflow to infinity as in IEEE 754.
 float to_float32(double value) {
   return static_cast<float>(value);
 }
@@ -141,7 +141,7 @@ void store_element(void* data, keel_dtype dtype, int64_t element, double value) 
     case KEEL_FLOAT64:
       return store(data, element, value);
     default:
-      return;  // no schema allows another
+      return;  // no schema allows another dtype
   }
 }
 
@@ -150,7 +150,7 @@ bool element_matches(const Tolerance& tolerance, keel_dtype dtype, double got, d
   if (std::isnan(value)) return std::isnan(got);
   if (std::isnan(got)) return false;
   if (std::isinf(value)) return got == value;
-  // Truncation would let a bound of any size reach the number below.
+  // With truncation any bound, however small, could reach the next lower integer.
   if (is_integer(dtype)) return got == round_to_dtype(value, dtype);
   const double bound =
       tolerance.absolute + tolerance.relative * std::abs(value) + tolerance.scale * magnitude;

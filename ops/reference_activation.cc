@@ -31,8 +31,8 @@ double silu_slope(double t) {
 
 namespace {
 
-// As large as the relative error of a sigmoid may grow by the roundings of t, of which e^-t has
-// |t|: one near 1 hardly moves by them.
+// Growth of a sigmoid's relative error through the rounding of t: e^-t contributes |t|; a sigmoid
+// near 1 hardly changes.
 double roundings(double t) {
   return std::isinf(t) ? 0 : std::abs(t) * sigmoid(-t);
 }
@@ -41,8 +41,8 @@ double sigmoid_size(double t) {
   return sigmoid(t) * (1 + roundings(t));
 }
 
-// A sigmoid under 2^-125 may be 0, in a product with a t of less than 2^7 where it is more: 2^-100
-// in units of 2^-18.
+// A sigmoid below 2^-125 may become 0 in a product with a t of less than 2^7: 2^-100 in units of
+// 2^-18.
 constexpr double kFlushedSigmoid = 0x1p-100;
 
 }  // namespace
@@ -84,8 +84,8 @@ double gelu_slope(bool erf, double t) {
   return s + t * s * sigmoid(-twice_u(t)) * slope_of_twice_u;
 }
 
-// Of gelu(t), as large as its relative error may grow: the lower tail is an exponential of some
-// t^2 roundings, and what lies under 2^-122 may be 0, which is 2^-104 in units of 2^-18.
+// The size of gelu(t), including the growth of its relative error: the lower tail is an exponential
+// of about t^2 roundings. Values below 2^-122 may become 0: 2^-104 in units of 2^-18.
 double gelu_size(bool erf, double t) {
   if (std::isinf(t)) return 0x1p-104;
   return std::abs(gelu(erf, t)) * (t < 0 ? 1 + t * t : 1) + 0x1p-104;
@@ -93,9 +93,9 @@ double gelu_size(bool erf, double t) {
 
 namespace {
 
-// Of gelu'(t), t a sum of |terms| in size.
+// The size of gelu'(t), where t is a sum of size |terms|.
 double gelu_slope_size(double t, double terms) {
-  // From |t| of 6 on the slope is flat: 1, or 0, whatever becomes of the sum.
+  // For |t| >= 6 the slope is constant, 1 or 0, whatever the sum's error.
   return 1 + (std::abs(t) < 6 ? terms + t * t : 0);
 }
 
@@ -105,7 +105,7 @@ void gelu_reference(Workspace& w) {
   for (size_t i = 0; i < w.count(); ++i) {
     const double x = w.in(0)[i];
     w.out(0)[i] = gelu(w.integer(0) != 0, x);
-    // 1 + tanh and 1 + erf cancel to the left of 0.
+    // 1 + tanh and 1 + erf cancel for negative arguments.
     w.size(0)[i] = std::isinf(x) ? 0 : std::abs(x);
   }
 }
@@ -154,7 +154,7 @@ void bias_gelu_reference(Workspace& w) {
     const double t = x + bias;
     w.out(0)[i] = gelu(erf, t);
     w.size(0)[i] = gelu_size(erf, t);
-    // The sum may cancel; without a bias it is exact.
+    // The sum may cancel; without a bias t is exact.
     if (biased && std::isfinite(t)) {
       w.size(0)[i] += std::abs(gelu_slope(erf, t)) * (std::abs(x) + std::abs(bias));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The references of the activations with a gate or a bias: by hand, and gradients against
-// central differences of the forward ones.
+// Tests the references of activations with a gate or a bias: by hand, and gradients against central
+// differences of the forward references.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -63,7 +63,7 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& want
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], tolerance) << i;
 }
 
-// d loss / d x[i] for every i, with steps that are exact in float32.
+// Returns d loss / d x[i] for every i, with steps that are exact in float32.
 std::vector<double> central_differences(std::vector<float>* x,
                                         const std::function<double()>& loss) {
   constexpr float kStep = 0x1p-10f;

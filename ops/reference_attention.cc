@@ -12,13 +12,14 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The keys [first, last) that a query sees.
+// The keys [first, last) visible to a query.
 struct Window {
   size_t first = 0;
   size_t last = 0;
 };
 
-// Where the sequences begin and end: for each entry the largest so far, within the tokens.
+// Returns the bounds of the sequences: for each entry the maximum so far, limited to the number of
+// tokens.
 std::vector<int64_t> boundaries(const std::vector<double>& entries, int64_t tokens) {
   std::vector<int64_t> result;
   int64_t largest = 0;
@@ -29,8 +30,8 @@ std::vector<int64_t> boundaries(const std::vector<double>& entries, int64_t toke
   return result;
 }
 
-// What attention and its gradient read alike; |cu_seqlens| is the input with the boundaries of
-// the queries, and the keys' comes next.
+// Inputs shared by attention and its gradient. |cu_seqlens| is the input with the boundaries of the
+// queries; the keys' boundaries are the next input.
 class Heads {
  public:
   Heads(const Workspace& w, uint32_t cu_seqlens)
@@ -67,7 +68,7 @@ class Heads {
     return (key * kv_heads_ + head / (heads / kv_heads_)) * width;
   }
 
-  // A product of two heads, and the size of what it is the sum of.
+  // A dot product of two heads, and the size of its terms.
   struct Dot {
     double value = 0;
     double size = 0;
@@ -108,7 +109,7 @@ void attention_reference(Workspace& w) {
       double top = -kInfinity;
       for (size_t j = seen.first; j < seen.last; ++j) {
         scores.push_back(all.score(i, j, h));
-        // NaN is the largest, also before minus infinity.
+        // NaN counts as largest, also over minus infinity.
         if (!std::isnan(top) && !(scores.back().value <= top)) top = scores.back().value;
       }
       const size_t row = h * all.queries + i;
@@ -117,10 +118,11 @@ void attention_reference(Workspace& w) {
       double total = 0;
       for (const Heads::Dot& score : scores) total += std::exp(score.value - top);
       const double logsumexp = top + std::log(total);
-      // A score's rounding moves its probability, and through the total all the others.
+      // The rounding of a score changes its probability and, through the total, all other
+      // probabilities.
       double moved = 0;
       for (const Heads::Dot& score : scores) {
-        if (score.value == -kInfinity) continue;  // no weight, however it is rounded
+        if (score.value == -kInfinity) continue;  // weight 0, regardless of rounding
         moved += std::exp(score.value - logsumexp) * (score.size + std::abs(score.value - top));
       }
       w.out(1)[row] = logsumexp;
@@ -157,7 +159,7 @@ void attention_backward_reference(Workspace& w) {
         const size_t key = all.key_at(j, h);
         const Heads::Dot score = all.score(i, j, h);
         const double probability = std::exp(score.value - logsumexp);
-        // An exponent of minus infinity has no rounding.
+        // Exponents of minus infinity have no rounding error.
         const double probability_size =
             score.value == -kInfinity || logsumexp == kInfinity
                 ? 0

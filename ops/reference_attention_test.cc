@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The references of attention: by hand, against a softmax written out, and the gradient against
+// Tests the references of attention: by hand, against an explicit softmax, and the gradient against
 // central differences.
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& want
   }
 }
 
-// Tensors of one problem, filled at random, and both operators on them.
+// Random tensors of one problem, and both operators on them.
 struct Problem {
   Problem(int64_t tokens_q_, int64_t tokens_k_, int64_t heads_, int64_t kv_heads_, int64_t width_)
       : tokens_q(tokens_q_),
@@ -112,7 +112,7 @@ struct Problem {
                {&tensors[6], &tensors[7], &tensors[8]}, attributes());
   }
 
-  // Tensors over cu_seqlens, where there are any.
+  // Tensors over cu_seqlens, if given.
   class Boundaries {
    public:
     explicit Boundaries(Problem& problem) : is_given_(!problem.cu_q.empty()) {
@@ -179,7 +179,7 @@ TEST(AttentionReference, IsASoftmaxOfScores) {
   }
 }
 
-// Packed sequences are the sequences one by one.
+// Packed sequences equal the sequences one by one.
 TEST(AttentionReference, SequencesDoNotSeeEachOther) {
   Problem packed(6, 7, 2, 1, 3);
   packed.cu_q = {0, 2, 2, 6};
@@ -221,7 +221,7 @@ TEST(AttentionReference, AScoreOfNaNIsNoMask) {
 
 TEST(AttentionReference, WhoSeesNothingGivesZeroes) {
   Problem problem(3, 2, 1, 1, 2);
-  problem.causal = true;  // query 0 comes before all keys
+  problem.causal = true;  // query 0 precedes all keys
   const ReferenceResult result = problem.forward();
   EXPECT_EQ(result.outputs[0].values[0], 0);
   EXPECT_EQ(result.outputs[0].values[1], 0);
@@ -238,7 +238,7 @@ TEST(AttentionReference, LyingBoundariesAreHeldToTheTokens) {
   problem.cu_q = {1, 3, 3, 5};
   problem.cu_k = {0, 3, 3, 4};
   EXPECT_EQ(lying, problem.forward().outputs[0].values);
-  EXPECT_EQ(lying[0], 0);  // token 0 is of no sequence
+  EXPECT_EQ(lying[0], 0);  // token 0 is in no sequence
   problem.cu_q = problem.cu_k = {3};
   expect_near(problem.forward().outputs[1].values, std::vector<double>(5, -kInfinity), 0);
 }

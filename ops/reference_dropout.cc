@@ -9,9 +9,9 @@
 namespace keel::ops {
 namespace {
 
-enum { kP, kSeed, kOffset };  // the attributes of both
+enum { kP, kSeed, kOffset };  // attributes of both operators
 
-// What element |i| is multiplied by.
+// Returns the factor of element |i|.
 double factor_of(const Workspace& w, size_t i) {
   const auto seed = static_cast<uint64_t>(w.integer(kSeed));
   const uint64_t counter = static_cast<uint64_t>(w.integer(kOffset)) + i / 4;
@@ -31,7 +31,7 @@ void dropout_add_reference(Workspace& w) {
     const double base = residual.empty() ? 0 : residual[i];
     const double factor = factor_of(w, i);
     const double x = w.in(0)[i];
-    // What is dropped is 0 even of NaN.
+    // A dropped element is 0, even if NaN.
     w.out(0)[i] = factor == 0 ? base : base + factor * (x + offset);
     w.size(0)[i] =
         factor == 0 ? std::abs(base) : std::abs(base) + factor * (std::abs(x) + std::abs(offset));

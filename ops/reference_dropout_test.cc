@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox by its known answers; the references of dropout: by hand, and the gradient against
-// central differences.
+// Tests Philox by its known answers, and the references of dropout: by hand, and the gradient
+// against central differences.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -47,12 +47,12 @@ TEST(DropoutReference, ByHand) {
   expect_near(dropped(x, &bias, nullptr, attributes(0.75, 0, 0)), {0, 88, 0, 0}, 1e-12);
   expect_near(dropped(x, &bias, &residual, attributes(0.5, 0, 0)), {100, 244, 326, 448}, 1e-12);
   expect_near(dropped(x, nullptr, &residual, attributes(0, 0, 0)), {101, 202, 303, 404}, 1e-12);
-  // What is dropped is not looked at.
+  // Dropped elements are not read.
   x.floats[0] = std::nanf("");
   expect_near(dropped(x, nullptr, nullptr, attributes(0.5, 0, 0)), {0, 4, 6, 8}, 1e-12);
 }
 
-// Sequences go on where others end: n/4 counters on.
+// A sequence continues where the previous one ended, n/4 counters later.
 TEST(DropoutReference, OffsetsCountCounters) {
   const std::vector<float> ones(64, 1.0f);
   Host whole({64}, ones);
@@ -71,7 +71,7 @@ TEST(DropoutReference, DropsItsPart) {
     for (const double value : dropped(x, nullptr, nullptr, attributes(p, 42, 0))) {
       zeroes += value == 0 ? 1 : 0;
     }
-    EXPECT_NEAR(zeroes / kCount, p, 5 * std::sqrt(p * (1 - p) / kCount));  // five deviations
+    EXPECT_NEAR(zeroes / kCount, p, 5 * std::sqrt(p * (1 - p) / kCount));  // five sigma
   }
 }
 

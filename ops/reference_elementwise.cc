@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// References: each element by itself.
+// References: elementwise operators.
 #include <algorithm>
 #include <cmath>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// References: elements in another order.
+// References: transpose.
 #include "ops/reference_functions.h"
 #include "ops/reference_workspace.h"
 
@@ -8,7 +8,7 @@ namespace keel::ops {
 void transpose_reference(Workspace& w) {
   const keel_tensor& y = *w.call().outputs[0];
   const auto order = static_cast<uint64_t>(w.integer(0));
-  // How far one step along an axis of y goes in x, which is row-major here.
+  // Steps in row-major x for one step along each axis of y.
   int64_t steps_of_x[KEEL_MAX_RANK];
   int64_t step = 1;
   for (uint32_t axis = y.rank; axis-- > 0;) {

@@ -54,7 +54,7 @@ TEST(Transpose, ThereAndBack) {
   EXPECT_EQ(back, std::vector<double>(values.begin(), values.end()));
 }
 
-// The gradient of a transposition is the transposition back.
+// The gradient of a transposition is the inverse transposition.
 TEST(Transpose, GradientIsTheWayBack) {
   std::vector<float> x = random_floats(2 * 3 * 4, 0);
   const std::vector<float> weights = random_floats(x.size(), 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// References: one product, of weights as they are or packed.
+// References: a product with plain or packed weights.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -27,7 +27,7 @@ double activation_size(int64_t activation, double t) {
   return activation == kSilu ? silu_size(t) : gelu_size(activation == kGeluByErf, t);
 }
 
-// The activation of a sum |*value| of size |*size| in the places of both.
+// Replaces the sum |*value| of size |*size| by its activation and the activation's size.
 void activate(int64_t activation, double* value, double* size) {
   const double t = *value;
   if (activation == kNoActivation || std::isnan(t)) return;
@@ -36,7 +36,8 @@ void activate(int64_t activation, double* value, double* size) {
     *size = 0;
     return;
   }
-  // The sum is off by up to 2^-22 of its size: as far as its activation is steep nearby.
+  // The sum is off by up to 2^-22 of its size; the error of the activation is this times the
+  // steepest slope nearby.
   constexpr double kSteepest = 1.13;
   const double off = 0x1p-22 * *size;
   double slope = kSteepest;
@@ -47,11 +48,11 @@ void activate(int64_t activation, double* value, double* size) {
     }
   }
   *value = activation_of(activation, t);
-  // Its own error is in units of 2^-18.
+  // The activation's own error is in units of 2^-18.
   *size = slope * *size + 16 * activation_size(activation, t);
 }
 
-// Where element (l, j) of b lies.
+// Strides of element (l, j) of b.
 struct Steps {
   size_t row, column;
 };
@@ -62,7 +63,7 @@ struct Parameters {
   int64_t activation;
 };
 
-// Input 0 by input 1, and input 2 added where there is one.
+// Multiplies input 0 by input 1, and adds input 2 if present.
 void multiply(Workspace& w, const Parameters& p, const Steps& of_b) {
   const auto m = static_cast<size_t>(w.extent(0, p.trans_a ? 1 : 0));
   const auto k = static_cast<size_t>(w.extent(0, p.trans_a ? 0 : 1));

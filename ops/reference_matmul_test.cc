@@ -10,7 +10,7 @@
 namespace keel::ops {
 namespace {
 
-// What is beyond k and n, which nobody may read.
+// Content of the padding beyond k and n, which must not be read.
 constexpr float kBeyond = std::numeric_limits<float>::quiet_NaN();
 
 TEST(PackedMatmul, IsMatmulByWhatWasPacked) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// References: normalisations of rows, and softmax.
+// References: row normalisations and softmax.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,7 +16,7 @@ size_t last_extent(const keel_tensor& tensor) {
   return static_cast<size_t>(tensor.shape[tensor.rank - 1]);
 }
 
-// How the roundings of a sum of |terms| grow.
+// Growth of the rounding error of a sum of |terms|.
 double growth_of(size_t terms) {
   return std::sqrt(static_cast<double>(terms));
 }
@@ -29,7 +29,7 @@ double mean_of(size_t count, const Term& term) {
   return sum / static_cast<double>(count);
 }
 
-// The reciprocal root has a few roundings of its own, beside those of the sum.
+// The reciprocal root adds a few roundings to those of the sum.
 double rstd_size(double rstd, size_t columns) {
   return (2 + growth_of(columns)) * rstd;
 }
@@ -83,7 +83,7 @@ void rms_norm_reference(Workspace& w) {
 
 namespace {
 
-// Both backward passes: without a mean it is 0, and so is that of g.
+// Both backward passes: without a mean, the means of x and g are 0.
 void norm_backward_reference(Workspace& w, const std::vector<double>* means,
                              const std::vector<double>& rstds) {
   const size_t columns = last_extent(*w.call().inputs[0]);
@@ -136,7 +136,7 @@ void softmax_reference(Workspace& w) {
   const auto m = static_cast<size_t>(shape.shape[shape.rank - 2]);
   const double scale = w.real(0);
   const bool is_causal = w.integer(1) != 0;
-  const std::vector<double>& mask = w.in(1);  // empty where there is none
+  const std::vector<double>& mask = w.in(1);  // empty if absent
   std::vector<double> z(n);
   for (size_t begin = 0; begin < w.count(); begin += n) {
     const size_t i = begin / n % m;
@@ -147,7 +147,7 @@ void softmax_reference(Workspace& w) {
       z[j] = is_hidden ? -kInfinity : scale * w.in(0)[begin + j];
       if (z[j] > top) top = z[j];
     }
-    // Where all are minus infinity nothing is added up; NaN is, though never the largest.
+    // If all are minus infinity, nothing is added. NaN is added, although NaN is never the largest.
     double sum = 0;
     double sum_size = 0;
     for (size_t j = 0; j < n; ++j) {
@@ -160,7 +160,7 @@ void softmax_reference(Workspace& w) {
       if (z[j] == -kInfinity) continue;
       const double y = std::exp(z[j] - top) / sum;
       w.out(0)[begin + j] = y;
-      // The exponents are rounded in units of their operands.
+      // Exponents are rounded in units of their operands.
       if (y != 0) {
         w.size(0)[begin + j] = y * (1 + std::abs(z[j]) + std::abs(top) + sum_size / sum);
       }

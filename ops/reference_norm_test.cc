@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The references of the normalisations and of softmax: by hand, and gradients against central
-// differences of the forward ones.
+// Tests the references of normalisations and softmax: by hand, and gradients against central
+// differences of the forward references.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -72,7 +72,7 @@ double dot(const std::vector<double>& a, const std::vector<float>& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
 
-// d loss / d x[i] for every i, with steps that are exact in float32.
+// Returns d loss / d x[i] for every i, with steps that are exact in float32.
 std::vector<double> central_differences(std::vector<float>* x,
                                         const std::function<double()>& loss) {
   constexpr float kStep = 0x1p-10f;
@@ -91,7 +91,7 @@ std::vector<double> central_differences(std::vector<float>* x,
 }
 
 TEST(LayerNormReference, ByHand) {
-  // Means 2 and -1; variances 2/3 and 0, which eps makes 1 and 1/3.
+  // Means 2 and -1; variances 2/3 and 0, which become 1 and 1/3 with eps.
   Floats x({2, 3}, {1, 2, 3, -1, -1, -1});
   Floats gamma({3}, {1, 10, 100});
   Floats beta({3}, {0.5, 0, -1});
@@ -148,7 +148,7 @@ TEST(SoftmaxReference, MasksHide) {
   expect_near(other[0], {1, 0, 0, 1, 0, 0, 0, 0}, 0);
 }
 
-// A matrix that is wider than tall: the last row sees all of it.
+// In a matrix wider than tall, the last row sees all columns.
 TEST(SoftmaxReference, CausalRowsEndAtTheLastColumn) {
   Floats x({2, 4}, {1, 1, 1, 1, 1, 1, 1, 1});
   Floats y({2, 4});
@@ -224,7 +224,7 @@ TEST(Gradient, Softmax) {
 
 // ---- shape rules ------------------------------------------------------------------------
 
-// The text with which a call is refused.
+// Returns the text with which a call is refused.
 std::string refusal(keel_op_id op, const Tensors& inputs, const Tensors& outputs,
                     const std::vector<keel_attribute>& attributes) {
   const keel_op_call call = {kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL),

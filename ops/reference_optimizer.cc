@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// References: norms of gradients, and what is done with them.
+// References: gradient norms and clipping.
 #include <cmath>
 
 #include "ops/reference_functions.h"

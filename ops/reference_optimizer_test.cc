@@ -64,7 +64,7 @@ TEST(Clip, WithASumThatIsNotFinite) {
   EXPECT_TRUE(std::isnan(infinite[2]));
 }
 
-// The two together, on a gradient in two tensors.
+// Both operators together, on a gradient in two tensors.
 TEST(Clip, OfTheNormOfAllTensors) {
   Host total({}, std::vector<float>(1));
   const std::vector<float> first = random_floats(40, 0);

@@ -7,7 +7,7 @@
 namespace keel::ops {
 namespace {
 
-// Each product of the batch is matmul's.
+// Each product of the batch equals matmul's.
 TEST(BatchedMatmul, IsOneMatmulAfterTheOther) {
   const int64_t batch = 3, m = 4, n = 5, k = 2;
   for (int transposes = 0; transposes < 4; ++transposes) {

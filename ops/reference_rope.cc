@@ -14,7 +14,7 @@ void rope_reference(Workspace& w) {
   const bool interleaved = w.integer(0) != 0;
   const double direction = w.integer(1) != 0 ? -1 : 1;
   for (size_t pair = 0; pair < w.count() / 2; ++pair) {
-    const size_t row = pair / half;  // a head of a token
+    const size_t row = pair / half;  // one head of one token
     const size_t j = pair % half;
     const double position = w.in(3)[row / heads];
     if (position < 0 || position >= rows) continue;  // zeroes

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference of rope: by hand, and its inverse against central differences.
+// Tests the reference of rope: by hand, and its inverse against central differences.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,7 +34,7 @@ TEST(RopeReference, ByHand) {
   // (1, 3) by 90 degrees is (-3, 1), (2, 4) by 180 is (-2, -4).
   expect_near(turned(kHalves), {-3, -2, 1, -4, 1, 2, 3, 4, -1, -4, -3, 2}, 0);
   expect_near(turned(kPairs), {-2, 1, -3, -4, 1, 2, 3, 4, -1, -2, -4, 3}, 0);
-  // By 90 degrees back: (3, -1).
+  // By -90 degrees: (3, -1).
   expect_near(turned({int_attribute(0), int_attribute(1)}),
               {3, -2, -1, -4, 1, 2, 3, 4, -1, 4, -3, -2}, 0);
 }
@@ -51,7 +51,7 @@ TEST(RopeReference, PositionsOutsideTheTablesGiveZeroes) {
   expect_near(result.outputs[0].values, {5, 5, 5, 5, 0, 0, 0, 0, 0, 0, 0, 0}, 0);
 }
 
-// Of any tables, not of rotations alone.
+// Holds for arbitrary tables, not only for rotations.
 TEST(RopeReference, InverseIsTheGradient) {
   Host x({4, 2, 6}, random_floats(48, 0));
   Host cosine({5, 3}, random_floats(15, 1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// References: 8-bit floats, with the scale that brings numbers into their range.
+// References: 8-bit floats with a scale.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,7 +10,7 @@
 namespace keel::ops {
 namespace {
 
-// Infinity for a type that overflows to it.
+// Returns infinity for types that overflow to infinity.
 double largest_of(keel_dtype dtype) {
   switch (dtype) {
     case KEEL_FLOAT8_E4M3FN:
@@ -30,7 +30,7 @@ void cast_scaled_reference(Workspace& w) {
   double amax = 0;
   for (size_t i = 0; i < w.count(); ++i) {
     const double x = w.in(0)[i];
-    // std::clamp leaves NaN.
+    // std::clamp passes NaN through.
     const float product = static_cast<float>(x) * scale;
     w.out(0)[i] = std::clamp(static_cast<double>(product), -largest, largest);
     if (!(std::abs(x) <= amax) && !std::isnan(amax)) amax = std::abs(x);

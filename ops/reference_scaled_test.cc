@@ -15,7 +15,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 const float kNaN = std::nanf("");
 
 struct Scaled {
-  std::vector<double> y;  // as |to| holds it
+  std::vector<double> y;  // rounded to |to|
   double amax;
 };
 
@@ -45,7 +45,7 @@ TEST(CastScaled, RoundsToNearestEvenAndSaturates) {
 TEST(CastScaled, ScalesBeforeItRounds) {
   const Scaled scaled = cast_scaled({0.001f, -0.002f, 0.0004f}, 0x1p17f, KEEL_FLOAT8_E4M3FN);
   EXPECT_EQ(scaled.y, (std::vector<double>{128, -256, 52}));
-  EXPECT_EQ(scaled.amax, static_cast<double>(0.002f));  // of x, not of what was scaled
+  EXPECT_EQ(scaled.amax, static_cast<double>(0.002f));  // of x, not of the scaled values
 }
 
 TEST(CastScaled, LargestMagnitude) {
@@ -61,7 +61,7 @@ TEST(CastScaled, LargestMagnitude) {
   }
 }
 
-// Every number of an 8-bit type, there and back by a power of two.
+// Converts every number of an 8-bit type there and back, scaled by a power of two.
 TEST(CastScaled, ThereAndBack) {
   for (const keel_dtype dtype : {KEEL_FLOAT8_E4M3FN, KEEL_FLOAT8_E5M2}) {
     std::vector<uint8_t> codes(256);

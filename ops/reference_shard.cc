@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// References: losses over a vocabulary in shards.
+// References: losses over a sharded vocabulary.
 #include <cmath>
 #include <limits>
 #include <span>
@@ -29,7 +29,7 @@ void cross_entropy_shard_reference(Workspace& w) {
       const double exponent = logit - top;
       const double term = std::exp(exponent);
       total += term;
-      // The exponent is rounded in units of itself; beyond a float's range there is no term.
+      // The exponent is rounded in units of its value; terms below float32's range vanish.
       if (term >= 0x1p-149) size += term * (1 + std::abs(exponent));
     }
     w.out(0)[i] = top;
@@ -54,7 +54,7 @@ void cross_entropy_shard_backward_reference(Workspace& w) {
       const double probability = std::exp(logit - logsumexp);
       const double one = first + static_cast<double>(j) == label ? 1 : 0;
       w.out(0)[i * v + j] = scale * (probability - one);
-      // The exponent is rounded in units of its operands; a masked logit has none.
+      // The exponent is rounded in units of its operands; masked logits have no exponent.
       const double exponent = probability == 0 ? 0 : 1 + std::abs(logit) + std::abs(logsumexp);
       w.size(0)[i * v + j] = std::abs(scale) * (probability * exponent + one);
     }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// A vocabulary cut into shards, and what the ranks make of it together.
+// A vocabulary split into shards, and the ranks' combined result.
 class Shards {
  public:
   Shards(const Host& logits, const std::vector<int64_t>& widths, std::vector<int32_t> labels)
@@ -34,7 +34,7 @@ class Shards {
     }
   }
 
-  // As the row's text has it: logsumexp, and the loss.
+  // Follows the recipe in the schema's text: logsumexp and loss.
   void forward(std::vector<double>* out_loss, std::vector<double>* out_logsumexp) {
     const auto rows = static_cast<size_t>(labels_.shape[0]);
     std::vector<ReferenceResult> parts;
@@ -62,7 +62,7 @@ class Shards {
     }
   }
 
-  // dlogits of all shards side by side.
+  // Returns dlogits of all shards side by side.
   std::vector<double> backward(const std::vector<double>& logsumexp, double scale) {
     const auto rows = static_cast<size_t>(labels_.shape[0]);
     Host sums(labels_.shape, std::vector<float>(logsumexp.begin(), logsumexp.end()));
@@ -146,7 +146,7 @@ TEST(CrossEntropyShard, NaNIsInTheSumAlone) {
   EXPECT_EQ(result.outputs[2].values, (std::vector<double>{1, 1}));
 }
 
-// Through the recipe, all shards at once.
+// Through the recipe, with all shards at once.
 TEST(Gradient, CrossEntropyShard) {
   const std::vector<int32_t> labels = {5, 0, -1, 3};
   Host logits({4, 6}, random_floats(24, 0));

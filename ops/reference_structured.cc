@@ -13,16 +13,17 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// From this size on a logsumexp in float32 is rounded by more than 2^-19, and so are the
-// probabilities by it.
+// From this value on, a logsumexp in float32, and with it the probabilities, is rounded by more
+// than 2^-19.
 constexpr double kLargeLogSumExp = 64;
-// How far off, in units of itself, a logsumexp is its row's: 2^-18 are what cross_entropy may be.
+// Relative difference up to which a logsumexp is taken for its row's: cross_entropy itself may be
+// off by 2^-18.
 constexpr double kRoundedLogSumExp = 0x1p-17;
 
-// The sum of e^logit over a row, as e^top times |total|.
+// A row's sum of e^logit, as e^top times |total|.
 struct RowSum {
   explicit RowSum(std::span<const double> row) {
-    // NaN is the largest: a row that has one is not taken for one of minus infinity alone.
+    // NaN counts as largest, so that a row with a NaN is not taken for a row of minus infinities.
     for (double logit : row) {
       if (!std::isnan(top) && !(logit <= top)) top = logit;
     }
@@ -113,7 +114,7 @@ void cross_entropy_backward_reference(Workspace& w) {
           std::exp(is_of_row ? (logit - sum.top) - sum.log_of_total : logit - logsumexp);
       const double one = j == static_cast<size_t>(label) ? 1 : 0;
       w.out(0)[i * v + j] = w.real(0) * (probability - one);
-      // The exponent is rounded in units of its operands; a masked logit has none.
+      // The exponent is rounded in units of its operands; masked logits have no exponent.
       const double operands = is_of_row ? std::abs(logit - sum.top) + std::abs(sum.log_of_total)
                                         : std::abs(logit) + std::abs(logsumexp);
       const double exponent = probability == 0 ? 0 : 1 + operands;

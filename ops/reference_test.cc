@@ -22,7 +22,7 @@ const double kNaN = std::nan("");
 
 // ---- every case -------------------------------------------------------------------------
 
-// Which of the cases: under a sanitizer one of four, which otherwise take 30 s.
+// Under a sanitizer only every fourth case runs, because all of them take 30 s.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr size_t kEvery = 4;
 #else
@@ -124,7 +124,7 @@ TEST(Reference, MatmulWithBetaZeroDoesNotReadC) {
   EXPECT_DOUBLE_EQ(result.outputs[0].magnitudes[0], std::sqrt(2) * 11);
 }
 
-// Of 1 * x + bias, beside what the operators of the activations make of x and bias.
+// Activations of 1 * x + bias equal those of the activation operators on x and bias.
 TEST(Reference, MatmulEndsInAnActivation) {
   Host x({4, 1}, std::vector<float>{0, 1, -3, 10});
   Host one({1, 1}, std::vector<float>{1});
@@ -149,7 +149,7 @@ TEST(Reference, MatmulEndsInAnActivation) {
   expect_near(matmul(3), {silu(0.5), silu(1.5), silu(-2.5), silu(10.5)}, 1e-12);
 }
 
-// At the ends the limits: nothing of an infinity times 0. NaN stays.
+// Infinities give the limits, not an infinity times 0. NaN stays NaN.
 TEST(Reference, ActivationsOfInfinities) {
   const float infinity = std::numeric_limits<float>::infinity();
   Host x({3, 1}, std::vector<float>{infinity, -infinity, std::nanf("")});
@@ -252,7 +252,7 @@ TEST(Reference, EmbeddingAndItsBackward) {
             (std::vector<double>{0, 0, 4, 40}));
 }
 
-// Rows 5 and 6 of a vocabulary, and 2^31 - 2 and 2^31 - 1, the last that have an index.
+// Rows 5 and 6 of a vocabulary, and 2^31 - 2 and 2^31 - 1, the last ones with an index.
 TEST(Reference, EmbeddingOfARangeOfTheVocabulary) {
   Host table({2, 2}, std::vector<float>{1, 2, 3, 4});
   Host out({4, 2}, std::vector<float>{1, 10, 2, 20, 3, 30, 4, 40});
@@ -270,7 +270,7 @@ TEST(Reference, EmbeddingOfARangeOfTheVocabulary) {
             .outputs[0]
             .values,
         (std::vector<double>{4, 40, 4, 40}));
-    // What a whole vocabulary would have there, and no index at all.
+    // Indices of a whole vocabulary's first rows, and invalid ones.
     Host elsewhere({4}, std::vector<int32_t>{1, 0, -1, std::numeric_limits<int32_t>::min()});
     EXPECT_EQ(run(KEEL_OP_EMBEDDING, {&table.tensor, &elsewhere.tensor}, {&out.tensor}, attributes)
                   .outputs[0]
@@ -384,8 +384,8 @@ TEST(Gradient, CrossEntropy) {
       want, 1e-6);
 }
 
-// Gradients of three logits that have |offset| in common, the second the label, by the logsumexp
-// that float32 leaves of theirs, and |beside|.
+// Returns gradients of three logits with |offset| in common, the second one the label, for the
+// logsumexp that float32 stores for them, plus |beside|.
 std::vector<double> gradients_at(float offset, float beside) {
   Host logits({1, 3}, std::vector<float>{offset, offset + 16, offset - 8});
   Host labels({1}, std::vector<int32_t>{1});

@@ -35,8 +35,8 @@ struct Argument {
   return refuse(call, error, "%s %s: %s", argument.kind(), argument.name(), text);
 }
 
-// Whether two elements of |tensor| share an address, or might: a sufficient test that
-// accepts any axis order and padding, but not interleaved axes.
+// Returns whether two elements of |tensor| share an address, or might. The test is sufficient: it
+// accepts any axis order and padding, but rejects interleaved axes.
 bool may_overlap_itself(const keel_tensor& tensor) {
   uint32_t axes[KEEL_MAX_RANK];
   uint32_t count = 0;
@@ -57,7 +57,7 @@ bool may_overlap_itself(const keel_tensor& tensor) {
   return false;
 }
 
-// Layout of one tensor. |*out_bytes|: from its first element to the end of its last.
+// Checks the layout of one tensor. |*out_bytes|: from its first element to the end of its last.
 bool check_tensor(const keel_op_call& call, const keel_tensor& tensor, const Argument& argument,
                   CheckError* error, uint64_t* out_bytes) {
   if (tensor.size < sizeof(keel_tensor)) {
@@ -72,7 +72,7 @@ bool check_tensor(const keel_op_call& call, const keel_tensor& tensor, const Arg
     return refuse_argument(call, error, argument, "rank %u is above %d", tensor.rank,
                            static_cast<int>(KEEL_MAX_RANK));
   }
-  int64_t count = 1;  // with 0 taken as 1, so that no product of extents overflows later
+  int64_t count = 1;  // extents of 0 count as 1, so that no later product overflows
   int64_t last = 0;
   bool empty = false;
   bool overflow = false;
@@ -93,7 +93,7 @@ bool check_tensor(const keel_op_call& call, const keel_tensor& tensor, const Arg
     overflow |= __builtin_mul_overflow(extent - 1, stride, &reach);
     overflow |= __builtin_add_overflow(last, reach, &last);
   }
-  // Elements may repeat (stride 0), so their number is bounded apart from the span.
+  // Elements may repeat (stride 0), so the number of elements has its own bound besides the span.
   if (overflow || static_cast<uint64_t>(last) >= kMaxBytes / element_bytes ||
       static_cast<uint64_t>(count) > kMaxBytes / element_bytes) {
     return refuse_argument(call, error, argument, "its size in bytes overflows 63 bits");
@@ -141,8 +141,8 @@ bool disjoint(const keel_tensor& a, uint64_t a_bytes, const keel_tensor& b, uint
   return a_begin + a_bytes <= b_begin || b_begin + b_bytes <= a_begin;
 }
 
-// Outputs against inputs and earlier outputs. Spans are compared, so an output woven
-// between the rows of an input is refused too.
+// Checks outputs against inputs and earlier outputs. Compares spans, so an output interleaved with
+// the rows of an input is refused too.
 bool check_aliasing(const keel_op_call& call, const Schema& schema, const uint64_t* input_bytes,
                     const uint64_t* output_bytes, CheckError* error) {
   for (uint32_t o = 0; o < call.output_count; ++o) {
@@ -167,8 +167,8 @@ bool check_aliasing(const keel_op_call& call, const Schema& schema, const uint64
   return true;
 }
 
-// The index of the first argument whose dtype |combination| does not allow, inputs
-// before outputs; UINT32_MAX if all fit.
+// Returns the index of the first argument whose dtype |combination| does not allow, inputs before
+// outputs; UINT32_MAX if all match.
 uint32_t first_mismatch(const keel_op_call& call, const DtypeCombination& combination) {
   for (uint32_t i = 0; i < call.input_count; ++i) {
     if (call.inputs[i] != nullptr && call.inputs[i]->dtype != combination.inputs[i]) return i;
@@ -180,7 +180,7 @@ uint32_t first_mismatch(const keel_op_call& call, const DtypeCombination& combin
 }
 
 bool check_dtypes(const keel_op_call& call, const Schema& schema, CheckError* error) {
-  // Blame the argument at which the combination that fits longest ends.
+  // Blame the argument at which the longest matching combination fails.
   uint32_t blamed = 0;
   for (const DtypeCombination& combination : schema.dtypes) {
     const uint32_t mismatch = first_mismatch(call, combination);
@@ -234,7 +234,7 @@ bool check_counts(const keel_op_call& call, const Schema& schema, CheckError* er
   return true;
 }
 
-// Every input and output by itself.
+// Checks every input and output separately.
 bool check_tensors(const keel_op_call& call, const Schema& schema, Check check, CheckError* error,
                    uint64_t* input_bytes, uint64_t* output_bytes) {
   for (uint32_t i = 0; i < call.input_count; ++i) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the schema table: activations, alone and with what models fuse into them, a gate or a
-// bias.
+// Rows of the schema table: activations, alone and fused with a gate or a bias.
 #include "ops/case_generators.h"
 #include "ops/reference_functions.h"
 #include "ops/schema_parts.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the schema table: elements in another order.
+// Rows of the schema table: transpose.
 #include "ops/case_generators.h"
 #include "ops/reference_functions.h"
 #include "ops/schema_parts.h"
@@ -15,7 +15,7 @@ constexpr AttributeSpec kTransposeAttributes[] = {
      "a hexadecimal digit an axis of y, the first axis's first: the axis of x that it is. 0x10 "
      "transposes a matrix, 0x021 swaps the last two axes of three"}};
 
-// Bits are moved: what comes is what went.
+// Bits are moved unchanged.
 constexpr DtypeCombination moved(keel_dtype dtype, bool optional) {
   return {{dtype}, {dtype}, optional, {}};
 }

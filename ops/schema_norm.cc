@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the schema table: normalisations of rows, and softmax.
+// Rows of the schema table: row normalisations and softmax.
 #include "ops/case_generators.h"
 #include "ops/reference_functions.h"
 #include "ops/schema_parts.h"

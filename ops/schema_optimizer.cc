@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the schema table: norms of gradients, and what is done with them.
+// Rows of the schema table: gradient norms and clipping.
 #include "ops/case_generators.h"
 #include "ops/reference_functions.h"
 #include "ops/schema_parts.h"
@@ -13,8 +13,8 @@ namespace {
 
 constexpr InputSpec kSumOfSquaresInputs[] = {{"x", "any"}, {"before", "[]", true}};
 constexpr OutputSpec kSumOfSquaresOutputs[] = {{"total", "[]", 0b10}, {"found", "[]"}};
-// The scale is the total itself, however many terms it has: summed one by one in float32,
-// 10^8 of them would be far off.
+// The scale is the total itself, for any number of terms: 10^8 terms summed one by one in float32
+// would be far off.
 constexpr Tolerance kSumOfSquaresTolerance = {kFlush, 0x1p-23, 0x1p-20, kErrorFloat32};
 constexpr DtypeCombination kSumOfSquaresDtypes[] = {
     {{f32, f32}, {f32, i32}, false, kSumOfSquaresTolerance},

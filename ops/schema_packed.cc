@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the schema table: weights that are put in order once, and multiplied by often.
+// Rows of the schema table: weights packed once and multiplied often.
 #include "ops/case_generators.h"
 #include "ops/reference_functions.h"
 #include "ops/schema_parts.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the schema table: many products at once.
+// Rows of the schema table: batched products.
 #include "ops/case_generators.h"
 #include "ops/reference_functions.h"
 #include "ops/schema_parts.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the schema table: positions.
+// Rows of the schema table: rotary positions.
 #include "ops/case_generators.h"
 #include "ops/reference_functions.h"
 #include "ops/schema_parts.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the schema table: 8-bit floats, with the scale that brings numbers into their range.
+// Rows of the schema table: casts to and from 8-bit floats with a scale.
 #include "ops/case_generators.h"
 #include "ops/reference_functions.h"
 #include "ops/schema_parts.h"
@@ -15,8 +15,8 @@ constexpr keel_dtype e5m2 = KEEL_FLOAT8_E5M2;
 constexpr InputSpec kCastScaledInputs[] = {{"x", "any"}, {"scale", "[]"}};
 constexpr OutputSpec kCastScaledOutputs[] = {{"y", "as x"}, {"amax", "[]"}};
 
-// Each element is correctly rounded. Of a whole output nothing more is asked: numbers below
-// an 8-bit type's range leave nothing but zeroes.
+// Each element is correctly rounded. The output as a whole has no further bound: numbers below an
+// 8-bit type's range all become zero.
 constexpr DtypeCombination scaled(keel_dtype from, keel_dtype to, bool optional) {
   return {{from, f32}, {to, f32}, optional, rounded_once(kInfinity)};
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the schema table: losses over a vocabulary that lies in shards, a range of its
-// entries on each rank.
+// Rows of the schema table: losses over a sharded vocabulary, with a range of entries on each rank.
 #include "ops/case_generators.h"
 #include "ops/reference_functions.h"
 #include "ops/schema_parts.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table itself: the row of each number.
+// The schema table: operators by number.
 #include <algorithm>
 #include <iterator>
 
@@ -59,7 +59,7 @@ std::span<const Schema* const> schemas() {
 }
 
 const Schema* find_schema(keel_op_id op) {
-  // Row i is operator i + 1: schema_test holds it.
+  // Row i is operator i + 1; schema_test verifies the order.
   return op - 1 < std::size(kSchemas) ? kSchemas[op - 1] : nullptr;
 }
 

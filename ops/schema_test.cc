@@ -112,7 +112,7 @@ TEST(Cases, CoverEveryDtypeInPlaceAndOptionalInput) {
   }
 }
 
-// A well-formed call that a test then spoils.
+// A well-formed call, which each test then modifies.
 class Malformed : public testing::Test {
  protected:
   // Starts from the case |id|.
@@ -232,11 +232,11 @@ TEST_F(Malformed, HugeTensorsAreRefusedWithoutOverflow) {
   input(0).strides[0] = kMax;
   expect(KEEL_INVALID_ARGUMENT, "add: input a: its size");
   start("add/f32/31x17");
-  input(0).shape[0] = kMax;  // and nothing in it, but a product that overflows
+  input(0).shape[0] = kMax;  // empty, but the product of extents overflows
   input(0).shape[1] = 0;
   expect(KEEL_INVALID_ARGUMENT, "add: input a: its size");
   start("add/f32/31x17");
-  input(0).shape[0] = int64_t{1} << 61;  // 2^63 bytes, though every stride is 0
+  input(0).shape[0] = int64_t{1} << 61;  // 2^63 bytes, although all strides are 0
   input(0).strides[0] = 0;
   input(0).shape[1] = 1;
   expect(KEEL_INVALID_ARGUMENT, "add: input a: its size");
@@ -289,7 +289,7 @@ TEST_F(Malformed, Aliasing) {
   start("cross_entropy/f32/n5_v7");
   output(1).data = output(0).data;
   expect(KEEL_INVALID_ARGUMENT, "cross_entropy: output logsumexp: overlaps output loss");
-  start("add/f32/31x17");  // the same memory read transposed is not in place
+  start("add/f32/31x17");  // the same memory transposed is not in place
   output(0).data = input(0).data;
   output(0).shape[0] = input(0).shape[0] = input(1).shape[0] = 17;
   input(0).strides[0] = 1;
@@ -320,7 +320,7 @@ TEST_F(Malformed, Attributes) {
   attributes_[5].i = 0;
   expect(KEEL_INVALID_ARGUMENT, "adamw: attribute step: 0");
   start("scale/f32/7");
-  attributes_[0].f = nan;  // a factor may be anything
+  attributes_[0].f = nan;  // a factor may be any number
   expect(KEEL_OK, "");
 }
 
@@ -384,7 +384,7 @@ TEST(Docs, OperatorsPageIsFresh) {
   std::stringstream content;
   content << file.rdbuf();
   const std::string page = content.str();
-  // The backends' table is not the schema's: the test of `keel ops list` looks at it.
+  // The table of backends is not part of the schema: the test of `keel ops list` checks it.
   const size_t begin = page.find(kSupportBegin);
   const size_t end = page.find(kSupportEnd);
   ASSERT_TRUE(begin < end && end != std::string::npos);

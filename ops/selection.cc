@@ -17,7 +17,8 @@ bool better(const Candidate& a, const Candidate& b) {
   return a.custom == nullptr && b.custom != nullptr;
 }
 
-// Asks the plugin. A failure is the plugin's own; level KEEL_OP_NONE is no failure.
+// Queries the plugin. Returns a failure only if the plugin failed; level KEEL_OP_NONE is no
+// failure.
 Status query_plugin(Device& device, const keel_op_call& call, Candidate* out_candidate) {
   out_candidate->level = KEEL_OP_NONE;
   out_candidate->device = &device;
@@ -72,12 +73,12 @@ Status select_kernel(Device& device, const keel_op_call& call, Candidate* out_be
 
 Status select_fallback(Device& device, const keel_op_call& call, Candidate* out_fallback) {
   *out_fallback = {};
-  if (has_packed(*find_schema(call.op))) return {};  // only the device's kernels know the order
+  if (has_packed(*find_schema(call.op))) return {};  // only its kernels know the packed order
   for (const Ref<Device>& cpu : Runtime::get().devices()) {
     if (cpu.get() == &device || cpu->info().type != KEEL_DEVICE_CPU) continue;
-    if (&cpu->backend() == &device.backend()) continue;  // it has the same kernels
+    if (&cpu->backend() == &device.backend()) continue;  // same kernels as the device's
     Candidate candidate;
-    // A device that does not open, or cannot answer, is no candidate.
+    // A device that cannot be opened or queried is no candidate.
     if (!cpu->open().ok() || !query_plugin(*cpu, call, &candidate).ok()) continue;
     if (candidate.level != KEEL_OP_NONE && better(candidate, *out_fallback)) {
       *out_fallback = candidate;
@@ -91,7 +92,7 @@ std::string explain_selection(Device& device, const keel_op_call& call, bool fal
   std::vector<Candidate> candidates;
   std::string refusals;
   Candidate plugin;
-  take_plugin_text();  // what was said before is not about this query
+  take_plugin_text();  // drops text of earlier queries
   const Status status = query_plugin(device, call, &plugin);
   if (!status.ok()) {
     refusals += fmt::format("- {}: {}\n", device.name(), status.text());

@@ -10,7 +10,7 @@
 namespace keel::ops {
 namespace {
 
-// The range of values that fill converts to |dtype|; false for the float types, which
+// Returns the range of values that fill converts to |dtype|; returns false for float types, which
 // take every value.
 bool integer_range(keel_dtype dtype, double* out_minimum, double* out_beyond) {
   switch (dtype) {
@@ -31,8 +31,8 @@ bool integer_range(keel_dtype dtype, double* out_minimum, double* out_beyond) {
   }
 }
 
-// Whether int32 has an index for every row of a table that begins at attribute first. One that
-// begins at 0 may be longer: what no index names is never read.
+// Returns whether int32 has an index for every row of a table that starts at attribute first. A
+// table that starts at 0 may be longer: rows beyond int32 are never read.
 bool has_range(const keel_op_call& call, CheckError* error, int64_t rows) {
   constexpr int64_t kIndices = int64_t{1} << 31;
   const int64_t first = call.attributes[0].i;

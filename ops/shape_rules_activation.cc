@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape rules of the activations of rows.
+// Shape rules of activations of rows.
 #include <keel/plugin_kit.hpp>
 
 #include "ops/shape_rules.h"
@@ -24,7 +24,7 @@ bool has_halves(const keel_op_call& call, CheckError* error) {
          (x.shape[1] % 2 == 0 || refuse(call, error, "input x: its rows have no halves"));
 }
 
-// x and, where there is one, the bias of its columns.
+// Checks x and, if present, the bias of its columns.
 bool has_bias(const keel_op_call& call, CheckError* error) {
   const keel_tensor& x = *call.inputs[0];
   const keel_tensor* const bias = call.inputs[1];

@@ -15,7 +15,7 @@ bool like(const keel_op_call& call, CheckError* error, const char* argument,
          refuse(call, error, "%s: its shape is not that of %s", argument, other);
 }
 
-// [heads, tokens], for q of [tokens, heads, d].
+// Checks for [heads, tokens], where q is [tokens, heads, d].
 bool is_of_rows(const keel_op_call& call, CheckError* error, const char* argument,
                 const keel_tensor& tensor, const keel_tensor& q) {
   if (tensor.rank == 2 && tensor.shape[0] == q.shape[1] && tensor.shape[1] == q.shape[0]) {

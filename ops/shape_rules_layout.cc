@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape rules: elements in another order.
+// Shape rules: transpose.
 #include <keel/plugin_kit.hpp>
 
 #include "ops/shape_parts.h"
@@ -11,7 +11,7 @@ bool check_transpose(const keel_op_call& call, CheckError* error) {
   const keel_tensor& x = *call.inputs[0];
   const keel_tensor& y = *call.outputs[0];
   const auto order = static_cast<uint64_t>(call.attributes[0].i);
-  uint32_t named = 0;  // a bit an axis of x
+  uint32_t named = 0;  // one bit per axis of x
   int64_t shape[KEEL_MAX_RANK] = {};
   for (uint32_t axis = 0; axis < x.rank; ++axis) {
     const uint64_t from = order >> 4 * (x.rank - 1 - axis) & 15;

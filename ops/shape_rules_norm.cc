@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape rules of the normalisations and of softmax: operators of rows, which lie along the last
-// axis.
+// Shape rules of normalisations and softmax, whose rows lie along the last axis.
 #include <algorithm>
 #include <keel/plugin_kit.hpp>
 
@@ -15,7 +14,7 @@ bool is_shaped_as(const keel_op_call& call, CheckError* error, const char* argum
          refuse(call, error, "%s: its shape is not that of %s", argument, first_name);
 }
 
-// gamma, beta and their gradients: an element a column.
+// gamma, beta and their gradients have one element per column.
 bool is_a_row(const keel_op_call& call, CheckError* error, const char* argument,
               const keel_tensor& tensor, int64_t columns) {
   return (tensor.rank == 1 && tensor.shape[0] == columns) ||
@@ -23,7 +22,7 @@ bool is_a_row(const keel_op_call& call, CheckError* error, const char* argument,
                 static_cast<long long>(columns));
 }
 
-// Statistics: an element a row.
+// Statistics have one element per row.
 bool is_a_column(const keel_op_call& call, CheckError* error, const char* argument,
                  const keel_tensor& tensor, const keel_tensor& rows) {
   return (tensor.rank + 1 == rows.rank &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape rules: norms of gradients, and what is done with them.
+// Shape rules: gradient norms and clipping.
 #include <keel/plugin_kit.hpp>
 
 #include "ops/shape_parts.h"

@@ -8,7 +8,7 @@
 namespace keel::ops {
 namespace {
 
-// Of weights [k,n].
+// Checks the packed tensor of weights [k,n].
 bool is_packed(const keel_op_call& call, CheckError* error, const char* argument,
                const keel_tensor& packed, int64_t k, int64_t n) {
   if (!has_shape(call, error, argument, packed, {KEEL_PACKED_EXTENT(k), KEEL_PACKED_EXTENT(n)})) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape rules: many products at once.
+// Shape rules: batched products.
 #include "ops/shape_parts.h"
 #include "ops/shape_rules.h"
 

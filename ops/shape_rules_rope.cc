@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape rules of the positions.
+// Shape rules of rotary positions.
 #include "ops/shape_parts.h"
 #include "ops/shape_rules.h"
 

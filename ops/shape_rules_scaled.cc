@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape rules: 8-bit floats, with the scale that brings numbers into their range.
+// Shape rules: casts to and from 8-bit floats with a scale.
 #include <keel/plugin_kit.hpp>
 
 #include "ops/shape_parts.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape rules: losses over a vocabulary in shards.
+// Shape rules: losses over a sharded vocabulary.
 #include "ops/shape_parts.h"
 #include "ops/shape_rules.h"
 
@@ -19,7 +19,7 @@ bool check_cross_entropy_shard(const keel_op_call& call, CheckError* error) {
 }
 
 bool check_cross_entropy_shard_backward(const keel_op_call& call, CheckError* error) {
-  // The same tensors as of the whole vocabulary.
+  // Same tensors as for the unsharded vocabulary.
   return check_cross_entropy_backward(call, error);
 }
 

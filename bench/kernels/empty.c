@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the PTX in cuda_call_figures.cc does: nothing with one number. */
+/* Same as the PTX in cuda_call_figures.cc: takes one number and does nothing. */
 #include <keel/cpu_kernel.h>
 
 KEEL_CPU_KERNEL void empty(const keel_cpu_block* block, const void* const* arguments) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a library under comparison: what run_cases (trial.h) drives.
+// One rank of a library under comparison, driven by run_cases (trial.h).
 #ifndef KEEL_BENCH_PEERS_CONTESTANT_H_
 #define KEEL_BENCH_PEERS_CONTESTANT_H_
 
@@ -12,11 +12,11 @@
 
 namespace keel::bench::peers {
 
-// How a library can be made to do an operation: the fastest is what it is measured by, as its
-// user would tune it.
+// An algorithm that a library can be told to use for an operation. The library is measured by its
+// fastest algorithm, as a user would tune it.
 struct Way {
   std::string name;
-  // Its input stands in the buffer that receives, and is overwritten.
+  // The input lies in the receive buffer and is overwritten.
   bool in_place = false;
 };
 
@@ -30,26 +30,26 @@ class Contestant {
   virtual uint32_t rank() const = 0;
   virtual uint32_t world() const = 0;
 
-  // Zeroed, on pages of its own; lives as long as this.
+  // Returns zeroed memory on separate pages, valid until this object is destroyed.
   virtual float* allocate(uint64_t elements);
 
-  // Never empty, and equal on all ranks.
+  // Returns a list that is never empty and equal on all ranks.
   virtual std::vector<Way> ways(const Shape& shape) = 0;
-  // How a loop of operations waits: "blocking", for each one before the next; "stream", once
-  // for all of them.
+  // How a loop waits for its operations: "blocking", for each operation before the next; "stream",
+  // once for all of them.
   virtual std::vector<std::string> forms() const { return {"blocking"}; }
 
-  // Gets ready to run |shape| the |way|-th way; every rank calls. In a broadcast the root
-  // has |receive| == |send|: it works in place.
+  // Prepares |shape| with algorithm number |way|; every rank calls. In a broadcast the root passes
+  // |receive| == |send|: it works in place.
   virtual void prepare(const Shape& shape, size_t way, float* send, float* receive) = 0;
-  // The prepared operation |times| times; done on return. No rank is done with one that some
-  // rank has not called: where a broadcast does not see to that by itself, a barrier follows
-  // each time, whose time counts. Without, a root that has handed on its last message would
-  // be timed, and not the operation.
+  // Runs the prepared operation |times| times; returns when all are done. No rank may complete an
+  // operation that some rank has not started: if the library's broadcast does not guarantee so, a
+  // barrier follows each broadcast and its time counts. Without the barrier the time would only be
+  // that of a root handing on its last message.
   virtual void run(const std::string& form, uint64_t times) = 0;
 
   virtual void barrier() = 0;
-  // Of the values of all ranks.
+  // Returns the maximum over all ranks.
   virtual double largest(double value) = 0;
 
  private:

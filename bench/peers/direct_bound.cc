@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bound: what a host can do when ranks are threads of one program that read one another's
-// buffers where they are, and each writes nothing but its own result. Between the user's
-// buffers there is no copy, no queue and no system call; what remains is the memory and the
-// waiting that correctness needs: before the others' buffers are read, and before one's own
-// may be written again.
+// The bound: the best time on a host whose ranks are threads of one program that read one another's
+// buffers in place and write only their own result. There is no copy between the user's buffers, no
+// queue and no system call. The remaining cost is memory traffic and the two waits that correctness
+// needs: before reading the other ranks' buffers, and before writing one's own buffer again.
 
 #include <algorithm>
 #include <cstdio>
@@ -21,8 +20,8 @@ namespace keel::bench::peers {
 
 namespace {
 
-// Sums of the first elements of 2, 4 or 8 buffers; add in a tree, so that additions do not
-// wait for one another.
+// Sum the first elements of 2, 4 or 8 buffers, as a tree, so that additions do not wait for one
+// another.
 #if defined(__x86_64__)
 #define KEEL_WIDEST_VECTORS [[gnu::target_clones("avx512f", "avx2", "default")]]
 #else
@@ -47,7 +46,7 @@ KEEL_WIDEST_VECTORS void add_8(float* __restrict out, const float* const* in, ui
   }
 }
 
-// What all ranks know of one another.
+// State shared by all ranks.
 struct Team {
   Team(uint32_t ranks, bool spin) : meeting(ranks, spin), send(ranks), receive(ranks) {}
   MeetingPoint meeting;
@@ -62,7 +61,7 @@ class Direct : public Contestant {
   uint32_t rank() const override { return rank_; }
   uint32_t world() const override { return world_; }
 
-  // A small sum is done by everybody, which spares a meeting; a large one is divided.
+  // Every rank computes a small sum itself, which saves a barrier; a large sum is divided.
   std::vector<Way> ways(const Shape& shape) override {
     if (shape.operation != Operation::kAllReduce) return {{"pull"}};
     if (shape.piece < world_) return {{"whole"}};
@@ -130,20 +129,20 @@ class Direct : public Contestant {
     });
   }
 
-  // Where that of |rank| begins; on a cache line, or two ranks would write one line.
+  // Start of the shard of |rank|, on a cache line, so that two ranks never write one line.
   uint64_t shard(uint32_t rank) const {
     constexpr uint64_t kLine = 64 / sizeof(float);
     return std::min((shape_.piece * rank / world_ + kLine - 1) / kLine * kLine, shape_.piece);
   }
 
-  // Itself first, whose data its own cache has, then each in turn: no two ranks read from
-  // the same one.
+  // Visits this rank first, because its data is in its own cache, then the other ranks in turn, so
+  // that no two ranks read from the same one.
   template <typename Function>
   void for_others(Function function) {
     for (uint32_t i = 0; i < world_; ++i) function((rank_ + i) % world_);
   }
 
-  // Of elements |first| and on of what all ranks send.
+  // Sums |count| elements from |first| on over all ranks' send buffers.
   void sum(uint64_t first, uint64_t count, float* out) {
     const float* in[8];
     for (uint32_t i = 0; i < world_; ++i) in[i] = team_.send[i] + first;

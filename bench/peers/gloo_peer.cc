@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gloo under comparison: its ranks are processes that meet over a folder, or threads. Both
-// talk over its tcp transport on the loopback device: of the transports that Debian's package
-// has, the only one that needs no RDMA hardware.
+// Gloo as a contestant. Ranks are threads, or processes that rendezvous through a folder. Both use
+// Gloo's tcp transport on the loopback device: the only transport in Debian's package that needs no
+// RDMA hardware.
 #include <gloo/allgather.h>
 #include <gloo/allgather_ring.h>
 #include <gloo/allreduce.h>
@@ -37,7 +37,7 @@ namespace keel::bench::peers {
 
 namespace {
 
-// A folder for the ranks to meet in, gone with this.
+// A temporary folder for the ranks' rendezvous, deleted by the destructor.
 class MeetingFolder {
  public:
   MeetingFolder() {
@@ -72,13 +72,13 @@ class Gloo : public Contestant {
   ~Gloo() override {
     algorithm_.reset();
     after_.reset();
-    barrier();  // a pair that is closed while the other end still sends is an error there
+    barrier();  // closing a pair while the peer sends is an error
   }
 
   uint32_t rank() const override { return static_cast<uint32_t>(context_->rank); }
   uint32_t world() const override { return static_cast<uint32_t>(context_->size); }
 
-  // Sums are done in place: so PyTorch calls them, and it saves Gloo a copy.
+  // Sums run in place, as PyTorch calls them, which saves Gloo a copy.
   std::vector<Way> ways(const Shape& shape) override {
     std::vector<Way> ways;
     for (const Algorithm algorithm : algorithms(shape)) {
@@ -137,12 +137,12 @@ class Gloo : public Contestant {
  private:
   using Run = std::function<void()>;
 
-  // Two polled ranks that send to each other write until their sockets' buffers are full, and
-  // neither reads then: 16 MiB ended so, once in a dozen launches.
+  // Two polling ranks that send to each other write until their socket buffers are full, and then
+  // neither reads: 16 MiB hung so in one of a dozen launches.
   static constexpr uint64_t kMostPolled = 1 << 20;
 
-  // Gloo's functions, then its classes, which bind buffers to pairs once and may, with a core
-  // for each rank, poll the sockets rather than be woken by a thread that waits for events.
+  // Gloo's functions, then its classes, which bind buffers to pairs once. If each rank has a core,
+  // the classes may poll the sockets instead of being woken by an event thread.
   enum class Algorithm {
     kFunction,
     kFunctionBcube,
@@ -216,7 +216,7 @@ class Gloo : public Contestant {
     return [this] { algorithm_->run(); };
   }
 
-  // The options keep what they know of the buffers, so they are made once for all runs.
+  // Options keep their data about the buffers, so they are made once for all runs.
   Run all_reduce(const Shape& shape, Algorithm algorithm, float* data) {
     const std::vector<float*> buffers = {data};
     const int count = static_cast<int>(shape.piece);
@@ -282,7 +282,7 @@ class Gloo : public Contestant {
   }
 
   std::shared_ptr<gloo::rendezvous::Context> context_;
-  std::shared_ptr<gloo::rendezvous::Context> polled_;  // with more ranks than cores none
+  std::shared_ptr<gloo::rendezvous::Context> polled_;  // null with more ranks than cores
   std::unique_ptr<gloo::Algorithm> algorithm_;
   std::unique_ptr<gloo::Algorithm> after_;
   Run run_;
@@ -293,7 +293,7 @@ int run(int argc, char** argv) {
   arm_deadline(options);
   const MeetingFolder folder;
   const RankFunction rank_function = [&](uint32_t rank) {
-    arm_deadline(options);  // the parent's does not pass on to a child
+    arm_deadline(options);  // a child does not inherit the parent's
     Gloo gloo(rank, options, folder.path());
     run_cases(gloo, options);
   };

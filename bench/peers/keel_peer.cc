@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keel under comparison: its ranks are processes or threads, its buffers its own or foreign.
-// It links the public interface alone, as a framework does.
+// Keel as a contestant: ranks are processes or threads, buffers are Keel's or foreign. Links only
+// the public interface, as a framework does.
 #include <keel/keel.h>
 
 #include <algorithm>
@@ -85,7 +85,7 @@ class Keel : public Contestant {
     }
     for (uint64_t i = 0; i < times; ++i) {
       enqueue();
-      // A queue without end would time the allocation of its entries.
+      // An unbounded queue would time the allocation of its entries.
       if (i % 1024 == 1023) wait();
     }
     wait();
@@ -104,7 +104,7 @@ class Keel : public Contestant {
   }
 
  private:
-  // Where the host reaches |pointer|, the beginning of an allocation.
+  // Returns the host address of |pointer|, the start of an allocation.
   void* host_alias(void* pointer) const {
     keel_memory_info info = KEEL_STRUCT_INIT(keel_memory_info, KEEL_STRUCT_MEMORY_INFO);
     KEEL_CHECK(keel_memory_find(device_, pointer, &info));
@@ -189,7 +189,7 @@ int run(int argc, char** argv) {
     return run_in_threads(options.ranks, [&](uint32_t rank) { run_rank(rank, options, board); });
   }
   return run_in_processes(options.ranks, [&](uint32_t rank) {
-    arm_deadline(options);  // the parent's does not pass on to a child
+    arm_deadline(options);  // a child does not inherit the parent's
     Runtime runtime;
     run_rank(rank, options, board);
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a peer tells of one operation of one size: one line of JSON on standard output.
+// A peer's result for one operation of one size: one line of JSON on standard output.
 #ifndef KEEL_BENCH_PEERS_MEASUREMENT_H_
 #define KEEL_BENCH_PEERS_MEASUREMENT_H_
 
@@ -14,18 +14,18 @@ namespace keel::bench::peers {
 struct Measurement {
   Operation operation;
   uint32_t ranks;
-  uint64_t bytes;  // as asked for
-  uint64_t moved;  // of the larger buffer: what |bytes| was rounded to
+  uint64_t bytes;  // as requested
+  uint64_t moved;  // of the larger buffer: |bytes| after rounding
   std::string way;
   std::string form;
   uint64_t times;       // operations in the timed loop
-  double microseconds;  // of one: the loop's mean, of the slowest rank
-  bool right;           // every element of every rank's result, before the loop and after
+  double microseconds;  // per operation: the loop's mean on the slowest rank
+  bool right;           // every element on every rank was right, before and after the loop
 };
 
-// Without a line end.
+// Returns the line without a line end.
 std::string to_line(const Measurement& measurement);
-// Nothing for a line that is none, such as a launcher's warning.
+// Returns nothing for other lines, such as a launcher's warnings.
 std::optional<Measurement> parse_line(const std::string& line);
 
 }  // namespace keel::bench::peers

@@ -9,10 +9,10 @@ namespace keel::bench::peers {
 
 namespace {
 
-// Some 100 us: longer than any rank of a quiet machine stays away with small messages.
+// About 100 us: longer than a rank is late with small messages on a quiet machine.
 constexpr uint32_t kSpins = 10000;
 
-// Lets the other thread of the core go on, where cores have two.
+// Yields the core to its other hardware thread, if any.
 void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -28,8 +28,8 @@ void MeetingPoint::arrive_and_wait(uint32_t rank) {
   const uint64_t meeting = mine.load(std::memory_order_relaxed) + 1;
   mine.store(meeting, std::memory_order_release);
   for (const Flag& flag : flags_) {
-    // A rank whose core something else has taken comes late by milliseconds; whoever spins on
-    // then may be what keeps it away.
+    // A rank whose core is taken by other work is late by milliseconds; a rank that keeps spinning
+    // may be the one that occupies this core.
     uint32_t spins = spin_ ? kSpins : 0;
     while (flag.meetings.load(std::memory_order_acquire) < meeting) {
       if (spins == 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the threads of one program wait for one another, as fast as memory lets them.
+// A barrier for the threads of one program, as fast as memory allows.
 #ifndef KEEL_BENCH_PEERS_MEETING_POINT_H_
 #define KEEL_BENCH_PEERS_MEETING_POINT_H_
 
@@ -9,21 +9,22 @@
 
 namespace keel::bench::peers {
 
-// Each rank writes one cache line and reads the others': two ranks need one transfer of a
-// line each way. Ranks that have a core each spin for a while first, others hand on the core at
-// once.
+// Each rank writes one cache line and reads the other ranks' lines: two ranks need one transfer of
+// a line each way. With |spin| (each rank has its own core) ranks spin for a while before they
+// yield; otherwise they yield at once.
 class MeetingPoint {
  public:
   MeetingPoint(uint32_t ranks, bool spin) : flags_(ranks), spin_(spin) {}
 
-  // What any rank wrote before it arrived, all may read afterwards.
+  // Everything a rank wrote before it arrived is visible to all ranks afterwards.
   void arrive_and_wait(uint32_t rank);
 
-  // What all ranks have given, by one meeting before the values are read, and one after.
+  // Returns the maximum of all ranks' values, with one barrier before the values are read and one
+  // after.
   double largest(uint32_t rank, double value);
 
  private:
-  struct alignas(128) Flag {  // 128: neighbouring lines are fetched in pairs
+  struct alignas(128) Flag {  // 128: CPUs fetch neighbouring lines in pairs
     std::atomic<uint64_t> meetings = 0;
     double value = 0;
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An MPI under comparison: compiled once with each MPI that is installed. Its launcher and its
-// transports are chosen on mpirun's command line; algorithms are chosen here, so that one
-// launch finds the best of each size.
+// An MPI as a contestant, compiled once with each installed MPI. mpirun's command line chooses
+// launcher and transports; this file chooses algorithms, so that one launch finds the best one for
+// each size.
 #include <mpi.h>
 #include <sched.h>
 
@@ -25,7 +25,7 @@ void check(int code, const char* what) {
 }
 #define KEEL_CHECK_MPI(call) check(call, #call)
 
-// Sets an integer variable of the library. False where there is none of that name.
+// Sets an integer variable of the library. Returns false if the library has no such variable.
 bool set_variable(const char* name, int value) {
   int index = 0;
   if (MPI_T_cvar_get_index(name, &index) != MPI_SUCCESS) return false;
@@ -37,13 +37,13 @@ bool set_variable(const char* name, int value) {
   return set;
 }
 
-// An algorithm of Open MPI's "tuned" component. It is read when a communicator is made, so
-// each has a communicator of its own.
+// An algorithm of Open MPI's "tuned" component. Open MPI reads the choice when a communicator is
+// created, so each algorithm has its own communicator.
 struct Algorithm {
   const char* name;
   int number;
   int segment = 0;    // bytes; 0: the component's choice
-  bool even = false;  // for an even number of ranks only
+  bool even = false;  // only for an even number of ranks
 };
 
 const std::map<Operation, std::vector<Algorithm>> kTuned = {
@@ -55,7 +55,7 @@ const std::map<Operation, std::vector<Algorithm>> kTuned = {
     {Operation::kAllToAll, {{"linear", 1}, {"pairwise", 2}}},
 };
 
-// The variable's name without its end.
+// Prefix of the variable's name.
 const std::map<Operation, std::string> kTunedVariables = {
     {Operation::kAllReduce, "coll_tuned_allreduce_algorithm"},
     {Operation::kBroadcast, "coll_tuned_bcast_algorithm"},
@@ -67,8 +67,8 @@ const std::map<Operation, std::string> kTunedVariables = {
 struct MpiWay {
   std::string name;
   MPI_Comm comm;
-  bool with_counts = false;  // reduce_scatter by the call that takes a count a rank
-  bool yields = false;       // non-blocking calls, and the core given up between tests
+  bool with_counts = false;  // reduce_scatter by the call with one count per rank
+  bool yields = false;       // non-blocking calls that yield between tests
 };
 
 class Mpi : public Contestant {
@@ -100,8 +100,8 @@ class Mpi : public Contestant {
     for (uint64_t i = 0; i < times; ++i) run_once();
   }
 
-  // These two yield whatever is timed: a rank that spins here takes the core of those that
-  // are still in the loop.
+  // Both of these always yield: a rank that spins here would take the core of ranks still in the
+  // loop.
   void barrier() override {
     MPI_Request request;
     KEEL_CHECK_MPI(MPI_Ibarrier(MPI_COMM_WORLD, &request));
@@ -136,9 +136,8 @@ class Mpi : public Contestant {
     if (operation == Operation::kReduceScatter) {
       ways.push_back({"with counts", MPI_COMM_WORLD, /*with_counts=*/true});
     }
-    // MPICH spins in blocking calls whatever there is to run: with more ranks than cores an
-    // operation then takes milliseconds, until the kernel takes the core away, against 13 us.
-    // Open MPI yields of its own.
+    // MPICH always spins in blocking calls: with more ranks than cores an operation takes
+    // milliseconds, until the kernel takes the core away, against 13 us. Open MPI yields by itself.
     if (!is_tuned && world() > usable_cores()) {
       ways = {{"non-blocking, yielding", MPI_COMM_WORLD, false, /*yields=*/true}};
     }

@@ -42,7 +42,7 @@ std::vector<Operation> read_operations(std::string_view list) {
   return operations;
 }
 
-// Whether |text| is the second of two words.
+// Returns whether |text| is |second|; throws unless it is one of the two words.
 bool read_choice(std::string_view text, std::string_view first, std::string_view second) {
   if (text != first && text != second) {
     throw std::invalid_argument("'" + std::string(text) + "' is neither " + std::string(first) +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line that all peers share.
+// The command line shared by all peers.
 #ifndef KEEL_BENCH_PEERS_OPTIONS_H_
 #define KEEL_BENCH_PEERS_OPTIONS_H_
 
@@ -16,16 +16,16 @@ struct Options {
   std::vector<uint64_t> bytes = {8};                            // --bytes 8,65536
   double seconds = 0.1;     // --seconds: of the timed loop of each operation and size
   uint64_t times = 0;       // --times: operations in that loop; 0: as many as fill |seconds|
-  uint32_t warmup = 5;      // --warmup: operations just before it
+  uint32_t warmup = 5;      // --warmup: operations right before the loop
   uint32_t deadline = 120;  // --deadline: seconds after which the process is killed
-  uint32_t ranks = 2;       // --ranks; peers that have a launcher are told by it instead
+  uint32_t ranks = 2;       // --ranks; ignored by peers with a launcher
   bool threads = false;     // --mode threads|processes
-  bool foreign = false;     // --buffers own|foreign: who allocates
+  bool foreign = false;     // --buffers own|foreign: allocated by whom
 };
 
 // Throws std::invalid_argument.
 Options read_options(int argc, const char* const* argv);
-// Lets the kernel end this process at the deadline, whatever it waits for then.
+// Makes the kernel end this process at the deadline, whatever the process waits for.
 void arm_deadline(const Options& options);
 
 }  // namespace keel::bench::peers

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Zeroed pages of this process alone.
+// Zeroed private pages.
 #ifndef KEEL_BENCH_PEERS_PAGES_H_
 #define KEEL_BENCH_PEERS_PAGES_H_
 

@@ -8,14 +8,14 @@ namespace keel::bench::peers {
 
 namespace {
 
-// Multiplicative hashing; the upper four bits.
+// Multiplicative hashing; uses the upper four bits.
 float value(uint32_t rank, uint32_t seed, uint64_t index) {
   const uint32_t mixed =
       (static_cast<uint32_t>(index) + 1) * 2654435761u + rank * 0x3c6ef372u + seed * 0x51ed270bu;
   return static_cast<float>((mixed ^ mixed >> 15) >> 28 & 15);
 }
 
-// Elements |first| and on of what |rank| sends.
+// Writes the elements of |rank|'s send buffer from |first| on.
 void write_values(uint32_t rank, uint32_t seed, uint64_t first, uint64_t count, float* out) {
   for (uint64_t i = 0; i < count; ++i) out[i] = value(rank, seed, first + i);
 }
@@ -24,7 +24,7 @@ void add_values(uint32_t rank, uint32_t seed, uint64_t first, uint64_t count, fl
   for (uint64_t i = 0; i < count; ++i) out[i] += value(rank, seed, first + i);
 }
 
-// What must stand in receive[first, first + count), which lies within one piece.
+// Writes the expected content of receive[first, first + count), which lies in one piece.
 void write_expected(const Shape& shape, uint32_t rank, uint32_t seed, uint64_t first,
                     uint64_t count, float* out) {
   const uint32_t from = static_cast<uint32_t>(first / shape.piece);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks send, and what must come of it. Values are whole numbers below 16, so that sums
-// over up to a million ranks are exact in any order; no two pieces are alike, so that a piece
-// in another's place is noticed.
+// The data that ranks send, and the expected results. Values are whole numbers below 16, so that
+// sums over up to a million ranks are exact in any order. All pieces differ, so that a misplaced
+// piece is detected.
 #ifndef KEEL_BENCH_PEERS_PATTERN_H_
 #define KEEL_BENCH_PEERS_PATTERN_H_
 
@@ -12,11 +12,12 @@
 
 namespace keel::bench::peers {
 
-// The first |shape.send| elements, as |rank| sends them.
+// Fills the first |shape.send| elements as |rank| sends them.
 void fill_send(const Shape& shape, uint32_t rank, uint32_t seed, float* send);
-// With what no operation can leave there.
+// Fills |receive| with a value that no operation can produce.
 void poison(float* receive, uint64_t count);
-// The first element of |receive| that is not what |rank| must have got.
+// Returns the index of the first element of |receive| that differs from the expected result of
+// |rank|.
 std::optional<uint64_t> find_wrong(const Shape& shape, uint32_t rank, uint32_t seed,
                                    const float* receive);
 

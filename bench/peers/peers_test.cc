@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all peers share: shapes, patterns, the command line, the lines they print, and the
-// loop that times them, here around a library of known faults.
+// Tests the code shared by all peers: shapes, patterns, the command line, the printed lines, and
+// the timing loop, with a library of known faults.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -25,7 +25,7 @@ TEST(Shape, CountsBytesAsNcclTestsDoes) {
   EXPECT_EQ(scatter.send, 256u);
   EXPECT_EQ(scatter.receive, 64u);
   EXPECT_EQ(make_shape(Operation::kAllToAll, 1024, 4).bytes(), 1024u);
-  EXPECT_EQ(make_shape(Operation::kAllGather, 8, 8).bytes(), 32u);  // a whole element a rank
+  EXPECT_EQ(make_shape(Operation::kAllGather, 8, 8).bytes(), 32u);  // a whole element per rank
 }
 
 TEST(Shape, OperationsHaveNames) {
@@ -35,7 +35,7 @@ TEST(Shape, OperationsHaveNames) {
   EXPECT_FALSE(find_operation("all"));
 }
 
-// What an operation must leave on |rank|, by its definition, element by element.
+// Computes the result of an operation on |rank| by its definition, element by element.
 std::vector<float> perform(const Shape& shape, uint32_t rank, uint32_t seed) {
   std::vector<std::vector<float>> sent(shape.world, std::vector<float>(shape.send));
   for (uint32_t i = 0; i < shape.world; ++i) fill_send(shape, i, seed, sent[i].data());
@@ -148,7 +148,7 @@ TEST(Measurement, IsNotReadFromOtherLines) {
   EXPECT_FALSE(parse_line(line.replace(line.find("1.5"), 3, "0.0")));
 }
 
-// One rank alone, which every operation leaves with its own data; and the faults to notice.
+// A single rank, for which every operation copies its own data; with faults to detect.
 class Alone : public Contestant {
  public:
   enum class Fault { kNone, kSlowWay, kWrongElement, kNothingDone };
@@ -156,7 +156,7 @@ class Alone : public Contestant {
 
   uint32_t rank() const override { return 0; }
   uint32_t world() const override { return 1; }
-  // Large sizes have but one way.
+  // Large sizes have only one algorithm.
   std::vector<Way> ways(const Shape& shape) override {
     if (shape.bytes() > 64 << 10) return {{"first"}};
     return {{"first"}, {"second"}};
@@ -218,7 +218,7 @@ TEST(Trial, MeasuresEveryCase) {
     EXPECT_GE(measurement.times, 2u);
     timed += measurement.times;
   }
-  EXPECT_GT(alone.runs, timed);  // the loop did run, and what is not timed besides
+  EXPECT_GT(alone.runs, timed);  // includes runs that are not timed
   EXPECT_EQ(measurements[3].operation, Operation::kAllToAll);
   EXPECT_EQ(measurements[3].bytes, 4096u);
 }
@@ -257,7 +257,7 @@ TEST(MeetingPoint, LetsNobodyPassBeforeAllHaveCome) {
   constexpr uint32_t kRanks = 4;
   constexpr int kMeetings = 500;
   MeetingPoint meeting(kRanks, /*spin=*/false);
-  std::vector<int> arrived(kRanks, 0);  // plain: the meetings alone order their use
+  std::vector<int> arrived(kRanks, 0);  // plain ints: only the barriers order accesses
   std::atomic<int> early = 0;
   run_in_threads(kRanks, [&](uint32_t rank) {
     for (int i = 0; i < kMeetings; ++i) {
@@ -285,7 +285,7 @@ TEST(Ranks, AreProcessesThatShareABlackboard) {
 }
 
 TEST(Ranks, EndTogetherWhenOneFails) {
-  // The others would sleep for longer than the test may take.
+  // The other ranks would sleep longer than the test may take.
   EXPECT_EQ(run_in_processes(3,
                              [](uint32_t rank) {
                                if (rank == 1) throw std::runtime_error("no luck");

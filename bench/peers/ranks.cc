@@ -23,7 +23,7 @@ namespace keel::bench::peers {
 
 namespace {
 
-// As they were before a rank took its own.
+// The allowed cores before any rank bound itself.
 const cpu_set_t& usable() {
   static const cpu_set_t cores = [] {
     cpu_set_t set;
@@ -83,11 +83,11 @@ void take_cores(uint32_t rank, uint32_t ranks) {
 }
 
 int run_in_threads(uint32_t ranks, const RankFunction& function) {
-  usable();  // by this thread, which has not taken any
+  usable();  // before this thread's binding changes
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([rank, ranks, &function] {
-      // The others may wait for this one for ever.
+      // Other ranks might wait for this one forever.
       if (!succeeds(rank, ranks, function)) _exit(1);
     });
   }
@@ -115,7 +115,7 @@ int run_in_processes(uint32_t ranks, const RankFunction& function) {
     for (const pid_t child : children) kill(child, SIGKILL);
   };
   if (!good) end_all();
-  // Each child has a deadline of its own (arm_deadline), so these waits end.
+  // Each child has its own deadline (arm_deadline), so these waits end.
   for (size_t ended = 0; ended < children.size(); ++ended) {
     int status = 0;
     if (waitpid(-1, &status, 0) < 0) break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of peers that bring no launcher: threads of this process, or processes forked off it.
+// Starts ranks of peers that have no launcher: threads of this process, or forked processes.
 #ifndef KEEL_BENCH_PEERS_RANKS_H_
 #define KEEL_BENCH_PEERS_RANKS_H_
 
@@ -12,7 +12,7 @@
 
 namespace keel::bench::peers {
 
-// A text that one rank gives to the others, in memory that all of them see, forked or not.
+// A text that one rank passes to the others in shared memory, forked or not.
 class Blackboard {
  public:
   Blackboard();
@@ -20,9 +20,9 @@ class Blackboard {
   Blackboard(const Blackboard&) = delete;
   Blackboard& operator=(const Blackboard&) = delete;
 
-  // Once; shorter than 256 bytes.
+  // Called once; |text| is shorter than 256 bytes.
   void write(const std::string& text);
-  // Waits for it; throws after |seconds|.
+  // Blocks until the text is written; throws after |seconds|.
   std::string read(uint32_t seconds) const;
 
  private:
@@ -33,16 +33,17 @@ class Blackboard {
   Page* page_;
 };
 
-// Those that this process may run on, whatever it has taken of them.
+// Number of cores that this process was allowed to use before take_cores().
 uint32_t usable_cores();
-// Binds the calling thread, and those that it starts from now on, to its even share of them. All
-// peers' ranks do: where Linux leaves more threads than cores differs from launch to launch.
+// Binds the calling thread, and the threads it starts from now on, to its even share of the cores.
+// Ranks of all peers do so: where Linux leaves more threads than cores differs from launch to
+// launch.
 void take_cores(uint32_t rank, uint32_t ranks);
 
 using RankFunction = std::function<void(uint32_t rank)>;
 
-// Runs |function| once a rank, on cores of its own. What one of them throws is told on standard
-// error; then, and when a forked one dies, all of them end. The exit code of the process.
+// Runs |function| once per rank, each on its own cores. An exception is printed on standard error
+// and ends all ranks; so does the death of a forked rank. Returns the exit code of the process.
 int run_in_threads(uint32_t ranks, const RankFunction& function);
 int run_in_processes(uint32_t ranks, const RankFunction& function);
 

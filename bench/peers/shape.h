@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The five operations that Keel and its peers are compared in, and what a number of bytes
-// means for each: as nccl-tests counts them, so that figures can be laid beside others'.
+// The five operations in which Keel and its peers are compared, and the meaning of a number of
+// bytes for each: counted as in nccl-tests, so that figures are comparable with published ones.
 #ifndef KEEL_BENCH_PEERS_SHAPE_H_
 #define KEEL_BENCH_PEERS_SHAPE_H_
 
@@ -19,20 +19,20 @@ inline constexpr Operation kOperations[] = {Operation::kAllReduce, Operation::kB
 const char* name_of(Operation operation);
 std::optional<Operation> find_operation(std::string_view name);
 
-// Of one rank, in elements of float32.
+// The buffers of one rank, in elements of float32.
 struct Shape {
   Operation operation;
   uint32_t world;
-  uint64_t piece;    // what one rank gives to, or has from, one other; the whole where
-                     // nothing is divided
-  uint64_t send;     // of the buffer that is read
-  uint64_t receive;  // of the buffer that is written
+  uint64_t piece;    // exchanged between two ranks; everything if nothing
+                     // is divided
+  uint64_t send;     // in the buffer that is read
+  uint64_t receive;  // in the buffer that is written
 
-  // The larger of the two buffers: what nccl-tests calls size.
+  // Returns the size of the larger buffer, nccl-tests' "size".
   uint64_t bytes() const;
 };
 
-// |bytes| is rounded to whole elements, at least one a piece: 8 bytes among 4 ranks become 16.
+// Rounds |bytes| to whole elements, at least one per piece: 8 bytes among 4 ranks become 16.
 Shape make_shape(Operation operation, uint64_t bytes, uint32_t world);
 
 }  // namespace keel::bench::peers

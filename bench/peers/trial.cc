@@ -17,7 +17,7 @@ namespace keel::bench::peers {
 
 namespace {
 
-// One case after the other on the same two buffers.
+// Runs one case after the other on the same two buffers.
 class Trial {
  public:
   Trial(Contestant& contestant, const Options& options)
@@ -43,7 +43,7 @@ class Trial {
       size_t prepared = 0;
       double least = INFINITY;
       bool right = true;
-      // What was left behind may be all there is for this size.
+      // If all algorithms were excluded, all are tried.
       const bool all_hopeless = std::all_of(ways.begin(), ways.end(), [&](const Way& way) {
         return is_hopeless(operation, bytes, way.name);
       });
@@ -53,7 +53,7 @@ class Trial {
         prepare(shape, way);
         double first = 0;
         right = is_right(shape, ways[way], form, /*seed=*/1, &first) && right;
-        // Nothing that is slower than this at first becomes the fastest.
+        // An algorithm this slow in its first run cannot become the fastest.
         times_of[way] = first > 4 * least + 0.05 ? first : estimate(shape, ways[way], form);
         prepared = way;
         if (times_of[way] < least) {
@@ -64,7 +64,7 @@ class Trial {
       note_hopeless(operation, bytes, ways, times_of, least);
       if (fastest != prepared) prepare(shape, fastest);
       clear_in_place(shape, ways[fastest]);
-      // All ranks have the same |least|, so the same number.
+      // All ranks have the same |least|, hence the same number.
       const uint64_t times =
           options_.times != 0
               ? options_.times
@@ -99,7 +99,7 @@ class Trial {
     contestant_.prepare(shape, way, send_, is_root(shape) ? send_ : receive_);
   }
 
-  // One operation on fresh data; whether all ranks have all of it right.
+  // Runs one operation on fresh data; returns whether all results on all ranks are right.
   bool is_right(const Shape& shape, const Way& way, const std::string& form, uint32_t seed,
                 double* out_seconds) {
     poison(receive_, shape.receive);
@@ -117,9 +117,9 @@ class Trial {
     return contestant_.largest(wrong ? 1 : 0) == 0;
   }
 
-  // Ways that took four times as long as the best with this many bytes are not tried with
-  // more: with 8 ranks and 64 MiB some of Gloo's take ten seconds an operation, and there are
-  // five. Below 64 KiB nothing is concluded: there latency decides.
+  // Algorithms four times slower than the best at one size are excluded at larger sizes: with 8
+  // ranks and 64 MiB some of Gloo's five take ten seconds per operation. Sizes below 64 KiB exclude
+  // none, because latency dominates there.
   static constexpr uint64_t kTelling = 64 << 10;
   using WayOfOperation = std::pair<Operation, std::string>;
 
@@ -132,14 +132,14 @@ class Trial {
                      const std::vector<double>& seconds, double least) {
     if (bytes < kTelling) return;
     for (size_t way = 0; way < ways.size(); ++way) {
-      // All ranks have the same numbers, so they conclude the same.
+      // All ranks have the same numbers and reach the same conclusion.
       if (std::isfinite(seconds[way]) && seconds[way] > 4 * least) {
         hopeless_.emplace(WayOfOperation{operation, ways[way].name}, bytes);
       }
     }
   }
 
-  // What is summed over and over in place must not leave the range of floats.
+  // Repeated sums in place must not leave float's range.
   void clear_in_place(const Shape& shape, const Way& way) {
     if (way.in_place) std::fill(receive_, receive_ + std::max(shape.send, shape.receive), 0.0f);
   }
@@ -151,7 +151,7 @@ class Trial {
     return contestant_.largest(std::chrono::duration<double>(Clock::now() - start).count());
   }
 
-  // Seconds of one operation.
+  // Returns the seconds of one operation.
   double estimate(const Shape& shape, const Way& way, const std::string& form) {
     clear_in_place(shape, way);
     const double enough = options_.seconds / 8;
@@ -159,7 +159,7 @@ class Trial {
     while (true) {
       const double seconds = time(form, times);
       if (seconds >= enough) return seconds / static_cast<double>(times);
-      // A first run may be slow: no leap before it has been seen again.
+      // A first run may be slow: the count grows in limited steps.
       const double missing = std::clamp(1.2 * enough / seconds, 2.0, 16.0);
       times = static_cast<uint64_t>(static_cast<double>(times) * missing);
     }
@@ -169,7 +169,7 @@ class Trial {
   const Options& options_;
   float* send_;
   float* receive_;
-  std::map<WayOfOperation, uint64_t> hopeless_;  // from more than so many bytes
+  std::map<WayOfOperation, uint64_t> hopeless_;  // excluded above this many bytes
 };
 
 }  // namespace

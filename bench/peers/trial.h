@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times a contestant: every operation and size of the options, each the fastest way it has.
+// Times a contestant: every operation and size of the options, each with its fastest algorithm.
 #ifndef KEEL_BENCH_PEERS_TRIAL_H_
 #define KEEL_BENCH_PEERS_TRIAL_H_
 
@@ -8,9 +8,10 @@
 
 namespace keel::bench::peers {
 
-// Every rank calls; rank 0 prints the lines (measurement.h). Buffers are allocated once, at
-// the largest size, and touched. Each way is checked, then tried for an eighth of
-// |options.seconds|, unless it is slow beyond hope; the fastest one is timed and checked again.
+// Every rank calls; rank 0 prints the lines (measurement.h). Buffers are allocated and touched
+// once, at the largest size. Each algorithm is checked, then timed for an eighth of
+// |options.seconds| unless it is hopelessly slow; the fastest algorithm is timed in full and
+// checked again.
 void run_cases(Contestant& contestant, const Options& options);
 
 }  // namespace keel::bench::peers

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the built keel command for tests, as a user does.
+// Runs the built keel command in tests, as a user does.
 #ifndef KEEL_CLI_TESTING_KEEL_COMMAND_H_
 #define KEEL_CLI_TESTING_KEEL_COMMAND_H_
 
@@ -13,13 +13,13 @@
 namespace keel::cli::testing {
 
 struct Result {
-  int exit_code = -1;  // -1: it was killed
+  int exit_code = -1;  // -1: killed
   std::string out;
   std::string error;
 };
 
-// $KEEL_TEST_BIN/keel with |arguments|, and the environment with |changes| ("NAME=VALUE") in
-// it. Waited for, and killed if that has not been done, when this ends.
+// Runs $KEEL_TEST_BIN/keel with |arguments| and this process's environment with |changes|
+// ("NAME=VALUE"). The destructor kills the process unless wait() was called, and reaps it.
 class KeelCommand {
  public:
   explicit KeelCommand(std::vector<std::string> arguments, std::vector<std::string> changes = {});
@@ -28,9 +28,9 @@ class KeelCommand {
   KeelCommand& operator=(const KeelCommand&) = delete;
 
   pid_t pid() const { return pid_; }
-  // What it has written so far.
+  // Returns the output so far.
   std::string out() const;
-  // Until |part| has been written to its output, 60 s at most; false then.
+  // Blocks until the output contains |part|; returns false after 60 s.
   bool wait_for_output(const std::string& part) const;
   Result wait();
 
@@ -42,7 +42,7 @@ class KeelCommand {
   pid_t pid_ = 0;
 };
 
-// The same, to its end.
+// Runs the command to its end.
 Result keel(std::vector<std::string> arguments, std::vector<std::string> changes = {});
 
 bool contains(const std::string& text, const std::string& part);

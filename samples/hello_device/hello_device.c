@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Every device of this machine, greeted: allocates on it, fills the memory there,
- * copies it back and looks at it. The C interface, from init to shutdown. */
+/* Greets every device of this machine: allocates device memory, fills it, copies it back and checks
+ * the content. Uses the C interface, from init to shutdown. */
 #include <keel/keel.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Every call returns a status; the text of the last failure names what went wrong. */
+/* Every call returns a status; the text of the last failure gives the reason. */
 static void check(keel_status status, const char* call) {
   if (status == KEEL_OK) return;
   fprintf(stderr, "%s: %s: %s\n", call, keel_status_name(status), keel_last_error());
@@ -15,18 +15,18 @@ static void check(keel_status status, const char* call) {
 
 enum { kCount = 1024 };
 
-/* The number of elements that came back as they should. */
+/* Returns the number of correct elements. */
 static int greet(keel_device device) {
   char name[80];
   keel_device_info info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
   CHECK(keel_device_name(device, name, sizeof(name)));
   CHECK(keel_device_info_get(device, &info));
 
-  /* An in-order queue: what follows runs in this order, while the host goes on. */
+  /* An in-order queue: the work below runs in this order, asynchronously to the host. */
   keel_stream stream;
   CHECK(keel_stream_create(device, /*priority=*/0, &stream));
 
-  /* An address of the device's own: the host must not dereference it. */
+  /* A device address: the host must not dereference it. */
   void* memory;
   CHECK(keel_alloc(device, KEEL_MEMORY_DEVICE, kCount * sizeof(float), &memory));
 

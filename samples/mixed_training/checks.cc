@@ -8,10 +8,10 @@
 namespace mixed_training {
 namespace {
 
-// float32 sums over a batch in another order and another split, through three layers:
-// about 1e-6. A row that is lost, or counted twice, is 1e-3 at a batch of 512.
+// float32 sums over a batch, in another order and another split, through three layers, differ by
+// about 1e-6. A row lost or counted twice makes 1e-3 at a batch of 512.
 constexpr double kGradientLimit = 1e-3;
-// Differences grow from step to step, as any rounding does in training.
+// Differences grow from step to step, like any rounding error in training.
 constexpr double kLossLimit = 1e-4;
 
 double count_different_bits(const std::vector<std::vector<float>>& gradients) {

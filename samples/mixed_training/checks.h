@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether training on many chips at once is the same training as on one.
+// Checks that training on many chips equals training on one.
 #ifndef KEEL_SAMPLES_MIXED_TRAINING_CHECKS_H_
 #define KEEL_SAMPLES_MIXED_TRAINING_CHECKS_H_
 
@@ -13,7 +13,7 @@
 
 namespace mixed_training {
 
-// Steps that the run on one chip takes.
+// Steps of the run on one chip.
 inline constexpr int64_t kCheckSteps = 50;
 
 struct Check {
@@ -23,12 +23,12 @@ struct Check {
   bool passed() const { return value <= limit; }  // NaN fails
 };
 
-// |a - b| / |b|, of the vectors' norms.
+// |a - b| / |b|, by the vectors' norms.
 double relative_difference(std::span<const float> a, std::span<const float> b);
 
-// Compares |run| with |reference|, a run of the same settings on one chip: of each
-// parameter the first gradient, and the losses of the reference's steps. And that all
-// ranks of |run| hold the same bits of the summed gradient.
+// Compares |run| with |reference|, a run with the same settings on one chip: the first gradient of
+// each parameter, and the losses of the reference's steps. Also checks that all ranks of |run| hold
+// bitwise equal summed gradients.
 std::vector<Check> compare(const ParameterLayout& layout, const TrainingRun& run,
                            const TrainingRun& reference);
 

@@ -35,8 +35,8 @@ std::string read_file(const fs::path& path) {
   return text;
 }
 
-// Symbolic links are left out: Debian has "GPL" beside "GPL-3", and a text that is there
-// twice could be held out and trained on.
+// Symbolic links are skipped: Debian has "GPL" beside "GPL-3", and a text present twice could be
+// both held out and trained on.
 std::string read_folder(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> files;
@@ -62,8 +62,8 @@ uint64_t mix(uint64_t value) {
 
 Corpus::Corpus(std::string text, int64_t batch_rows)
     : text_(std::move(text)), training_size_(size() - size() / 10) {
-  // Batches are drawn with repetition, so this is no need of the sampling: with fewer
-  // positions than rows, most of a batch would be there twice.
+  // Batches are drawn with repetition, so sampling does not require this; but with fewer positions
+  // than rows, most rows of a batch would be duplicates.
   const int64_t positions = training_size_ - kContext;
   if (positions < batch_rows || held_out_rows() < 1) {
     throw std::invalid_argument(

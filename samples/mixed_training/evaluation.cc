@@ -41,7 +41,7 @@ std::string generate(Model& model, std::string_view prompt, int64_t length, doub
     const std::string_view context = std::string_view(text).substr(text.size() - kContext);
     std::transform(context.begin(), context.end(), batch.contexts.begin(),
                    [](char byte) { return static_cast<unsigned char>(byte); });
-    batch.labels[0] = -1;  // no loss: the next byte is not known
+    batch.labels[0] = -1;  // no loss: the next byte is unknown
     model.forward();
     model.read_logits(logits);
     model.stream().synchronize();

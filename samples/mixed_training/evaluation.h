@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trained model is worth: its loss on text it has not seen, and text it writes.
+// Evaluates a trained model: its loss on held-out text, and text that it generates.
 #ifndef KEEL_SAMPLES_MIXED_TRAINING_EVALUATION_H_
 #define KEEL_SAMPLES_MIXED_TRAINING_EVALUATION_H_
 
@@ -12,15 +12,16 @@
 
 namespace mixed_training {
 
-// Mean loss over the held-out text, bits per byte. 8 knows nothing.
+// Returns the mean loss over the held-out text in bits per byte. A model without knowledge reaches
+// 8.
 double held_out_bits_per_byte(Model& model, const Corpus& corpus);
 
-// |length| bytes that follow |prompt| (at least kContext bytes), drawn from the model's
-// distribution with its logits divided by |temperature| > 0; the same for the same seed.
+// Returns |length| bytes that continue |prompt| (at least kContext bytes), drawn from the model's
+// distribution with its logits divided by |temperature| > 0; deterministic for |seed|.
 std::string generate(Model& model, std::string_view prompt, int64_t length, double temperature,
                      uint64_t seed);
 
-// Bytes that no terminal would show in place become '?'.
+// Replaces bytes that terminals do not show in place by '?'.
 std::string printable(std::string text);
 
 }  // namespace mixed_training

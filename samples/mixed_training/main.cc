@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains one language model on chips of different vendors at once, and proves that it is
-// the training that one chip alone would do.
+// Trains one language model on chips of different vendors at once, and checks that the result
+// equals training on one chip.
 //
 //   mixed_training                               one device of every backend
 //   mixed_training --devices cpu:0,vulkan:0 --text book.txt --json run.json
@@ -30,7 +30,7 @@
 namespace mixed_training {
 namespace {
 
-// Where the same training runs alone: its kernels are those that the others are held to.
+// Runs the reference training alone; its kernels are the standard for the others.
 constexpr const char* kReferenceDevice = "cpu:0";
 constexpr int64_t kSampleLength = 400;
 constexpr double kTemperature = 0.6;
@@ -42,7 +42,7 @@ struct Options {
   std::filesystem::path json;        // empty: none
 };
 
-// CLI11's own Range takes NaN.
+// CLI11's own Range accepts NaN.
 CLI::Validator finite_between(double low, double high) {
   return {[=](std::string& text) -> std::string {
             double value = 0;
@@ -92,7 +92,7 @@ void declare_options(CLI::App& app, Options& options) {
       ->capture_default_str();
 }
 
-// Backends that compute and keep time, each with its first device; the CPU before others.
+// Returns the first device of each backend that computes and measures time; the CPU comes first.
 std::vector<std::string> default_devices() {
   std::vector<std::string> names;
   for (const keel_backend_info& backend : keel::backends()) {
@@ -130,7 +130,7 @@ std::vector<keel::Device> open_devices(const Options& options) {
   return devices;
 }
 
-// Before the training: a path that cannot be written should not cost minutes.
+// Checked before training: a path that cannot be written must not cost minutes.
 void check_json(const std::filesystem::path& path) {
   try {
     if (!path.empty()) keel::tensorfile::check_put_file(path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pieces by themselves, and the program as a user runs it.
+// Tests the parts separately, and the program as a user runs it.
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -58,7 +58,7 @@ TEST(SplitBatch, GivesOutEveryRowInUnits) {
 TEST(WorkShares, SettleWhereAllDevicesAreDoneTogether) {
   WorkShares shares(512, 2);
   EXPECT_EQ(shares.rows()[0], 256);
-  for (int round = 0; round < 20; ++round) {  // device 0 takes 1 ms a row, device 1 three
+  for (int round = 0; round < 20; ++round) {  // device 0: 1 ms per row, device 1: 3 ms
     shares.add(0, milliseconds(shares.rows()[0]));
     shares.add(1, milliseconds(3 * shares.rows()[1]));
     shares.rebalance();
@@ -145,7 +145,7 @@ TrainingRun small_run(const ParameterLayout& layout) {
   TrainingRun run;
   run.first_gradients.assign(2, layout.initial_values(1));
   run.losses = {5.5, 5.0};
-  for (size_t rank = 0; rank < 2; ++rank) {  // biases are 0, of which no ratio can be made
+  for (size_t rank = 0; rank < 2; ++rank) {  // biases are 0, so no ratio exists
     for (float& value : run.first_gradients[rank]) value += 0.01F;
   }
   return run;
@@ -190,10 +190,10 @@ TEST(Checks, FindWhatDiffers) {
 
 struct Outcome {
   int exit_code;
-  std::string output;  // both streams
+  std::string output;  // stdout and stderr
 };
 
-// The program with |arguments|, running.
+// The running program, started with |arguments|.
 class Program {
  public:
   explicit Program(std::vector<std::string> arguments) {
@@ -249,7 +249,7 @@ class ProgramTest : public testing::Test {
   ProgramTest() {
     std::string pattern = (fs::temp_directory_path() / "mixed_training_test.XXXXXX").string();
     folder_ = mkdtemp(pattern.data());
-    // Text with something to learn, and enough of it for the default batch.
+    // Text with a learnable pattern, long enough for the default batch.
     std::string text;
     for (int i = 0; i < 400; ++i) text += "line " + std::to_string(i * i) + " of the text\n";
     text_ = write("text", text);
@@ -265,7 +265,7 @@ class ProgramTest : public testing::Test {
     std::ifstream file(folder_ / name);
     return nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
   }
-  // A training of some seconds.
+  // Arguments of a training that takes seconds.
   std::vector<std::string> quick(std::vector<std::string> more) const {
     std::vector<std::string> all = {"--text",   text_, "--steps",        "30", "--batch", "64",
                                     "--hidden", "32",  "--report-every", "10"};
@@ -305,7 +305,7 @@ TEST_F(ProgramTest, TrainsOnCpuAndVulkanAtOnce) {
   for (const nlohmann::json& change : run["shares"]) {
     EXPECT_EQ(change["rows"][0].get<int64_t>() + change["rows"][1].get<int64_t>(), 64);
   }
-  // Learned: the first loss is that of knowing nothing, about ln(256) = 5.5.
+  // The model learned: without knowledge the loss is about ln(256) = 5.5.
   const std::vector<double> losses = run["losses_nats_per_byte"];
   EXPECT_LT(losses.back(), 0.75 * losses.front());
 }
@@ -346,7 +346,7 @@ TEST_F(ProgramTest, RefusesBadInputAndNamesTheArgument) {
   const std::string few = write("few", std::string(500, 'x'));
   struct Case {
     std::vector<std::string> arguments;
-    std::vector<std::string> expected;  // all in the message
+    std::vector<std::string> expected;  // all are in the message
   };
   const std::vector<Case> cases = {
       {{"--text", path("missing")}, {"--text", "missing", "there is no such file"}},

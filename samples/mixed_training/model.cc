@@ -97,7 +97,7 @@ void Model::forward() {
 void Model::backward(double scale) {
   const Views& v = views_;
   keel::op(stream_, KEEL_OP_SUM, {v.losses_column}, {v.loss}, {/*axis=*/0});
-  const keel_tensor& d_logits = v.logits;  // in place: nobody reads the logits again
+  const keel_tensor& d_logits = v.logits;  // in place: the logits are not read again
   keel::op(stream_, KEEL_OP_CROSS_ENTROPY_BACKWARD, {v.logits, v.labels, v.logsumexp}, {d_logits},
            {scale});
   linear_backward(v.hidden2, d_logits, kWeight3, kBias3, v.d_hidden2);

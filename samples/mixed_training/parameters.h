@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of the model, and where each lies in one flat buffer.
+// The parameters of the model, and their positions in one flat buffer.
 #ifndef KEEL_SAMPLES_MIXED_TRAINING_PARAMETERS_H_
 #define KEEL_SAMPLES_MIXED_TRAINING_PARAMETERS_H_
 
@@ -11,8 +11,8 @@
 namespace mixed_training {
 
 inline constexpr int64_t kVocabulary = 256;  // every byte is a token
-inline constexpr int64_t kContext = 16;      // bytes the model looks back
-inline constexpr int64_t kEmbedding = 32;    // features of one byte
+inline constexpr int64_t kContext = 16;      // bytes of context for each prediction
+inline constexpr int64_t kEmbedding = 32;    // features per byte
 
 enum ParameterId : size_t {
   kEmbeddingTable,
@@ -29,13 +29,12 @@ struct Parameter {
   const char* name;
   int64_t rows;  // 0: a vector of |columns|
   int64_t columns;
-  int64_t offset = 0;  // floats from the beginning of the flat buffer
+  int64_t offset = 0;  // floats from the start of the flat buffer
   int64_t size = 0;    // floats
 };
 
-// Parameters, gradients and both moments of AdamW are flat buffers of this one layout.
-// So the gradients are summed by one collective and all parameters updated by one
-// operator, however many tensors there are.
+// Parameters, gradients and both moments of AdamW are flat buffers in this layout, so that one
+// collective sums the gradients and one operator updates all parameters, for any number of tensors.
 class ParameterLayout {
  public:
   explicit ParameterLayout(int64_t hidden);
@@ -44,9 +43,9 @@ class ParameterLayout {
   int64_t size() const { return size_; }  // floats
   const std::array<Parameter, kParameterCount>& all() const { return parameters_; }
 
-  // Parameter |id| inside |flat|, which it borrows.
+  // Returns parameter |id| as a view of |flat|, which must outlive the view.
   keel_tensor view(const keel::Buffer& flat, ParameterId id) const;
-  // Weights for inputs of unit variance, biases of zero; the same for the same seed.
+  // Returns weights for inputs of unit variance and zero biases; deterministic for |seed|.
   std::vector<float> initial_values(uint64_t seed) const;
 
  private:

@@ -77,7 +77,7 @@ Progress::Progress(int64_t steps, std::vector<std::string> devices)
 
 namespace {
 
-// Columns of the terminal; 80 where it does not say.
+// Returns the terminal's columns; 80 if unknown.
 size_t terminal_columns() {
   winsize size = {};
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
@@ -100,7 +100,7 @@ void Progress::show(const Interval& interval) const {
   if (!terminal_) {
     std::printf("%s\n", line.c_str());
   } else {
-    // One line, drawn over the one before: a longer one would wrap and scroll.
+    // Each line replaces the previous one: a longer line would wrap and scroll.
     line.resize(std::min(line.size(), terminal_columns() - 1));
     std::printf("\r%s\033[K%s", line.c_str(), interval.step == steps_ ? "\n" : "");
   }

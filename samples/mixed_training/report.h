@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program tells: a line of progress, the results, and all of it as JSON.
+// Reports of the program: a progress line, the results, and everything as JSON.
 #ifndef KEEL_SAMPLES_MIXED_TRAINING_REPORT_H_
 #define KEEL_SAMPLES_MIXED_TRAINING_REPORT_H_
 
@@ -16,7 +16,7 @@ namespace mixed_training {
 
 struct DeviceReport {
   std::string name;      // "vulkan:0"
-  std::string hardware;  // what the vendor calls it
+  std::string hardware;  // the vendor's name
   keel_comm_stats communication;
 };
 
@@ -36,7 +36,7 @@ struct Report {
   bool passed() const;
 };
 
-// Shows intervals of a run: on a terminal a bar in place, else one line each.
+// Shows intervals during a run: a bar updated in place on a terminal, else one line each.
 class Progress {
  public:
   Progress(int64_t steps, std::vector<std::string> devices);

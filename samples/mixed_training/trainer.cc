@@ -11,8 +11,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Often enough to follow a machine that other programs use too; seldom enough that a
-// window averages over the hiccups of single steps.
+// Often enough to follow a machine with other programs; rarely enough that a window averages over
+// outliers of single steps.
 constexpr int64_t kRebalanceEvery = 10;
 constexpr int64_t kWarmupSteps = 20;
 
@@ -72,8 +72,8 @@ TrainingRun Trainer::run(int64_t steps, const std::function<void(const Interval&
   return run;
 }
 
-// Every device's work is enqueued before the host waits for any, so all of them run at
-// once. Returns the loss in nats per byte.
+// Enqueues every device's work before the host waits for any device, so that all run at once.
+// Returns the loss in nats per byte.
 double Trainer::step() {
   int64_t first_row = 0;
   for (size_t rank = 0; rank < workers_.size(); ++rank) {
@@ -81,12 +81,12 @@ double Trainer::step() {
     corpus_.sample(settings_.seed, step_, first_row, workers_[rank]->model.next_batch(rows));
     first_row += rows;
   }
-  // A row counts 1 / batch wherever it is worked on, so the sum of the devices' gradients
-  // is the gradient of the whole batch, whatever the shares.
+  // A row counts 1 / batch on any device, so the sum of the devices' gradients is the gradient of
+  // the whole batch, whatever the shares.
   const double scale = 1.0 / static_cast<double>(settings_.batch);
   for (const auto& worker : workers_) {
-    // Between two points of the device's own stream lies its work and nothing else: not
-    // the wait for slower devices in the collective behind, not the host's other errands.
+    // Two events on the device's own stream time only its work: neither the wait for slower devices
+    // in the collective that follows, nor other work of the host.
     worker->start.record(worker->model.stream());
     worker->model.forward();
     worker->model.backward(scale);
@@ -103,7 +103,7 @@ double Trainer::step() {
   for (const auto& worker : workers_) worker->model.update(update);
   workers_[0]->model.read_loss(static_cast<float*>(host_loss_.data()));
   synchronize();
-  // The first step compiles kernels, which says nothing about speed.
+  // The first step compiles kernels, so its times are ignored.
   for (size_t rank = 0; step_ > 0 && rank < workers_.size(); ++rank) {
     shares_.add(rank, workers_[rank]->end.elapsed_since(workers_[rank]->start));
   }
@@ -116,7 +116,7 @@ double Trainer::step() {
   return loss;
 }
 
-// Up along a line, then down along a cosine to a tenth.
+// Linear warm-up, then a cosine down to a tenth.
 double Trainer::learning_rate() const {
   const double warmup = static_cast<double>(step_ + 1) / kWarmupSteps;
   const double progress = static_cast<double>(step_) / static_cast<double>(settings_.steps);
@@ -130,10 +130,10 @@ void Trainer::rebalance(TrainingRun& run) {
   if (run.shares.empty() || run.shares.back().rows != rows) run.shares.push_back({step_, rows});
 }
 
-// All devices get the same gradient to the bit, but each chip rounds AdamW in its own
-// way, so the parameters drift apart by units in the last place. Taking rank 0's from
-// time to time keeps the copies one model; the moments need no such care, since they
-// forget: a rounding is a third of itself after 1/(1 - beta) steps.
+// All devices get bitwise equal gradients, but each chip rounds AdamW differently, so the
+// parameters drift apart by units in the last place. Broadcasting rank 0's from time to time keeps
+// the copies one model. The moments need no broadcast because they decay: a rounding error shrinks
+// to a third after 1/(1 - beta) steps.
 void Trainer::broadcast_parameters() {
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     const Model& model = workers_[rank]->model;

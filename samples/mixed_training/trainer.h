@@ -23,19 +23,19 @@ struct TrainingSettings {
   int64_t steps = 3000;
   int64_t batch = 1024;  // rows, over all devices
   int64_t hidden = 256;
-  double learning_rate = 4e-3;  // its peak
+  double learning_rate = 4e-3;  // the peak
   uint64_t seed = 1;
   int64_t report_every = 100;
 };
 
-// What a report tells; one device an element.
+// One report; vectors have one element per device.
 struct Interval {
   int64_t step;
-  double seconds;           // since the beginning
-  double loss;              // mean over the steps since the last report, bits per byte
-  double bytes_per_second;  // of all devices together, everything included
+  double seconds;           // since the start
+  double loss;              // mean since the last report, bits per byte
+  double bytes_per_second;  // of all devices together, wall-clock
   std::vector<int64_t> rows;
-  std::vector<double> compute_speeds;  // bytes a second of compute, mean since the beginning
+  std::vector<double> compute_speeds;  // bytes per second of compute, mean since the start
 };
 
 struct ShareChange {
@@ -43,27 +43,27 @@ struct ShareChange {
   std::vector<int64_t> rows;
 };
 
-// What a run leaves behind.
+// The results of a run.
 struct TrainingRun {
   std::vector<std::string> devices;
   std::vector<double> losses;  // of each step, nats per byte
   std::vector<Interval> intervals;
   std::vector<ShareChange> shares;
-  // After the first step, summed over the devices: rank after rank as each holds it.
+  // Summed over the devices after the first step: one copy per rank, as held by the rank.
   std::vector<std::vector<float>> first_gradients;
   double seconds = 0;
 };
 
-// Two trainers of the same settings see the same batches and start from the same
-// parameters, whatever their devices are. One thread drives all devices.
+// Two trainers with the same settings see the same batches and start from the same parameters, on
+// any devices. One thread drives all devices.
 class Trainer {
  public:
-  // |corpus| outlives the trainer.
+  // |corpus| must outlive the trainer.
   Trainer(std::span<const keel::Device> devices, const Corpus& corpus,
           const TrainingSettings& settings);
 
-  // Runs |steps| <= settings.steps steps. Throws std::runtime_error when the loss is not
-  // finite any more.
+  // Runs |steps| <= settings.steps steps. Throws std::runtime_error when the loss is no longer
+  // finite.
   TrainingRun run(int64_t steps, const std::function<void(const Interval&)>& report);
 
   Model& model(size_t rank) { return workers_[rank]->model; }

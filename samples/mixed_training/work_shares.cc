@@ -17,8 +17,8 @@ std::vector<int64_t> split_batch(int64_t batch, std::span<const double> speeds) 
     ideals.push_back(static_cast<double>(units) * speed / total);
     shares.push_back(std::max<int64_t>(1, static_cast<int64_t>(ideals.back())));
   }
-  // Each unit that is left goes where most is missing; the minimum of one can also have
-  // given out too many, which whoever has most above its ideal gives back.
+  // Each remaining unit goes to the share furthest below its ideal. If the minimum of one unit gave
+  // out too many, the share furthest above its ideal returns one.
   const auto missing = [&](size_t i) { return ideals[i] - static_cast<double>(shares[i]); };
   int64_t left = units - std::accumulate(shares.begin(), shares.end(), int64_t{0});
   for (; left != 0; left += left > 0 ? -1 : 1) {
@@ -53,7 +53,7 @@ void WorkShares::add(size_t device, std::chrono::nanoseconds compute) {
 void WorkShares::rebalance() {
   for (size_t i = 0; i < window_.size(); ++i) {
     const double now = window_[i].speed();
-    if (now <= 0) return;  // a clock too coarse to tell: keep what there is
+    if (now <= 0) return;  // clock too coarse: keep the shares
     speeds_[i] = speeds_[i] > 0 ? (speeds_[i] + now) / 2 : now;
     window_[i] = {};
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many rows of each batch every device works on.
+// Splits the rows of each batch between the devices.
 #ifndef KEEL_SAMPLES_MIXED_TRAINING_WORK_SHARES_H_
 #define KEEL_SAMPLES_MIXED_TRAINING_WORK_SHARES_H_
 
@@ -10,27 +10,27 @@
 
 namespace mixed_training {
 
-// Shares are multiples of this: eight rows are what kernels block by, and noise of the
-// clock below it would only make new shapes.
+// Shares are multiples of this number: kernels block by eight rows, and finer shares would follow
+// the clock's noise and only create new shapes.
 inline constexpr int64_t kShareRows = 8;
 
-// |batch| rows, a multiple of kShareRows, in proportion to |speeds|: each device gets at
-// least kShareRows, or its speed could never be measured again.
+// Splits |batch| rows, a multiple of kShareRows, in proportion to |speeds|. Each device gets at
+// least kShareRows, because a device without rows could not be measured again.
 std::vector<int64_t> split_batch(int64_t batch, std::span<const double> speeds);
 
-// Starts with equal shares and follows the measured speeds. When all devices are done at
-// the same time, speeds and shares agree and nothing changes any more. Not thread-safe.
+// Starts with equal shares and follows the measured speeds. Once all devices finish at the same
+// time, shares match speeds and stay constant. Not thread-safe.
 class WorkShares {
  public:
   WorkShares(int64_t batch, size_t devices);
 
   std::span<const int64_t> rows() const { return rows_; }
-  // One step's time of a device for its rows.
+  // Adds one step's compute time of a device for its rows.
   void add(size_t device, std::chrono::nanoseconds compute);
-  // New shares from what was added since the last time. The new speed counts half: a
-  // device that was held up for once would otherwise make shares swing.
+  // Computes new shares from the times added since the last call. The new speed is weighted by one
+  // half: otherwise a single delay of a device would make the shares oscillate.
   void rebalance();
-  // Rows a second of compute, over all that was added.
+  // Rows per second of compute, over all added times.
   double mean_speed(size_t device) const { return total_[device].speed(); }
 
  private:

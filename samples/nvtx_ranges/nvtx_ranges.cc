@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keel's calls as NVTX ranges, for Nvidia's tools: a profiler of keel_profiler_set that opens
-// and closes one around each call that enqueues. A short computation of two ranks has them all.
+// Shows Keel's calls as NVTX ranges in Nvidia's tools: a profiler of keel_profiler_set opens a
+// range before each enqueueing call and closes it afterwards. A short computation on two ranks
+// makes the calls.
 //
-//   nvtx_ranges [BACKEND [KERNEL]]                    cpu, and no kernel of the caller's
+//   nvtx_ranges [BACKEND [KERNEL]]                    default: cpu, no user kernel
 //   nsys profile --trace=nvtx,cuda nvtx_ranges cuda
 //
 // KERNEL: saxpy.so of samples/user_kernels, for devices that run shared objects. Without a tool
-// that injects its library the ranges cost a call that does nothing.
+// that injects its library, a range costs one empty call.
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstdint>
@@ -24,14 +25,14 @@
 
 namespace {
 
-// While it lives, each call that enqueues is a range of its name, and each change of what is
-// allocated on |devices| a mark with the bytes as its payload.
+// During the object's lifetime each enqueueing call is a range with the call's name, and each
+// change of the memory allocated on |devices| is a mark with the bytes as its payload.
 class NvtxRanges {
  public:
   explicit NvtxRanges(const std::vector<keel::Device>& devices) {
-    // Here, or the first call would load the tool.
+    // Otherwise the first call would load the tool.
     nvtxInitialize(nullptr);
-    // Names are asked for now: the callbacks must not call Keel.
+    // Device names are fetched here because the callbacks must not call Keel.
     for (keel::Device device : devices) texts_[device.get().id] = device.name() + " allocated";
     keel_profiler profiler = KEEL_STRUCT_INIT(keel_profiler, KEEL_STRUCT_PROFILER);
     profiler.user = this;
@@ -45,7 +46,7 @@ class NvtxRanges {
   ~NvtxRanges() { (void)keel_profiler_set(nullptr); }
 
  private:
-  // Called from any thread at once, as NVTX may be.
+  // Called from several threads at once, which NVTX allows.
   static uint64_t begin(void*, const char* name, keel_device, keel_stream) {
     return nvtxRangeStartA(name);
   }
@@ -70,7 +71,7 @@ class NvtxRanges {
 constexpr int64_t kCount = 1 << 16;
 constexpr uint32_t kBlock = 256;
 
-// sum over the ranks of x + y, and of 2 x more where there is a kernel.
+// Computes the sum over the ranks of x + y, plus 2 x if there is a kernel.
 class Rank {
  public:
   Rank(keel::Device device, keel::Communicator communicator, const std::vector<char>& kernel)
@@ -84,7 +85,7 @@ class Rank {
     modules_.emplace_back(device, KEEL_BINARY_SHARED_OBJECT, std::as_bytes(std::span(kernel)));
   }
 
-  // Enqueues it all; nothing here waits.
+  // Enqueues all work; does not block.
   void enqueue() {
     for (int64_t i = 0; i < kCount; ++i) host_[i] = static_cast<float>(i);
     stream_.upload(x_, host_);
@@ -99,7 +100,7 @@ class Rank {
     stream_.download(host_, sum_);
   }
 
-  // The number of elements that are wrong.
+  // Blocks until all work is done. Returns the number of wrong elements.
   int64_t wait() {
     stream_.synchronize();
     const auto ranks = static_cast<float>(communicator_.world());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tool that injects its library into NVTX is told by the sample.
+// Tests the calls that a tool's injected library receives from the sample.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,11 +20,11 @@ namespace {
 
 using Counts = std::map<std::string, int>;
 
-// As the injected library has written it.
+// The injected library's log.
 struct Told {
   Counts ranges;                                        // by name
-  std::set<uint64_t> open;                              // that have not ended
-  int ended_unopened = 0;                               // also those that ended twice
+  std::set<uint64_t> open;                              // not yet ended
+  int ended_unopened = 0;                               // includes ranges ended twice
   std::vector<std::pair<uint64_t, std::string>> marks;  // payload and text
 };
 
@@ -32,7 +32,7 @@ class NvtxRangesTest : public testing::Test {
  protected:
   ~NvtxRangesTest() override { std::filesystem::remove(file_); }
 
-  // The exit status, with |injection| as the tool's library.
+  // Runs the sample with |injection| as the tool's library; returns the exit status.
   int run(const std::string& arguments, const std::string& injection) const {
     const std::string environment =
         "NVTX_INJECTION64_PATH='" + injection + "' NVTX_INJECTION_LOG='" + file_.string() + "' ";
@@ -73,7 +73,7 @@ class NvtxRangesTest : public testing::Test {
 TEST_F(NvtxRangesTest, EachCallThatEnqueuesIsARange) {
   ASSERT_EQ(run("cpu '" KEEL_SAXPY "'", KEEL_NVTX_INJECTION), 0);
   const Told told = this->told();
-  // Of two ranks.
+  // Two ranks.
   EXPECT_EQ(told.ranges,
             (Counts{{"add", 2}, {"all_reduce", 2}, {"copy", 4}, {"fill", 2}, {"kernel", 2}}));
   EXPECT_TRUE(told.open.empty());
@@ -83,7 +83,7 @@ TEST_F(NvtxRangesTest, EachCallThatEnqueuesIsARange) {
 TEST_F(NvtxRangesTest, AllocationsAreMarks) {
   ASSERT_EQ(run("cpu", KEEL_NVTX_INJECTION), 0);
   const Told told = this->told();
-  // Three buffers of each rank come and go.
+  // Each rank allocates and frees three buffers.
   EXPECT_GE(told.marks.size(), 12u);
   uint64_t most = 0;
   for (const auto& [bytes, text] : told.marks) {

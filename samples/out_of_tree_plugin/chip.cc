@@ -65,7 +65,8 @@ keel_status Event::query() {
 }
 
 keel_status Event::wait(int64_t timeout_ns) {
-  // More than a day is cut to one: added to the time of now, the largest would wrap.
+  // Timeouts above a day are limited to a day: the largest one, added to the current time, would
+  // wrap.
   constexpr int64_t kDay = 86'400'000'000'000;
   const auto timeout = std::chrono::nanoseconds(std::min(timeout_ns, kDay));
   std::unique_lock lock(mutex_);

@@ -61,7 +61,7 @@ bool takes(const keel_op_call& call) {
 
 void run(keel_op_id op, double fill_value, const keel_tensor* inputs, const keel_tensor& output) {
   const int64_t count = kit::element_count(output);
-  if (op == KEEL_OP_FILL && output.dtype == KEEL_INT32) {  // has numbers that no float32 has
+  if (op == KEEL_OP_FILL && output.dtype == KEEL_INT32) {  // has numbers that float32 lacks
     std::fill_n(kit::first_element<int32_t>(output), count, static_cast<int32_t>(fill_value));
     return;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operators of the chip: what KEEL_CLAIM_OPS asks for, which is fill, add and cast.
+// The chip's operators: fill, add and cast, the set that KEEL_CLAIM_OPS requires.
 #ifndef TINYCHIP_OPS_H_
 #define TINYCHIP_OPS_H_
 
@@ -7,10 +7,10 @@
 
 namespace tinychip {
 
-// Whether |call| is one of them on dense tensors of dtypes the chip has.
+// Returns whether |call| is one of the three operators, on dense tensors of supported dtypes.
 bool takes(const keel_op_call& call);
 
-// Runs a call that was taken, in the calling thread: |output| = op(|inputs|).
+// Runs a call that takes() accepted, in the calling thread: |output| = op(|inputs|).
 void run(keel_op_id op, double fill_value, const keel_tensor* inputs, const keel_tensor& output);
 
 }  // namespace tinychip

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one symbol that the plugin exports.
+// The plugin's only exported symbol.
 #include <keel/abi.h>
 
 #include <keel/plugin_kit.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slots of the ABI in terms of the chip. abi.h says beside each what it must do.
+// Implements the slots of the ABI with the chip; abi.h documents each slot.
 #include "tables.h"
 
 #include <algorithm>
@@ -19,10 +19,10 @@ namespace kit = keel::kit;
 namespace {
 
 struct Instance {
-  bool conformance = false;  // whether the test table works
+  bool conformance = false;  // the test table is enabled
 };
 
-// Shared with the streams that will still touch the event.
+// Shared with streams that will still access the event.
 using SharedEvent = std::shared_ptr<Event>;
 
 struct Device {
@@ -60,7 +60,7 @@ keel_status create_instance(const keel_instance_settings* settings,
     if (settings != nullptr) {
       const keel_status status = kit::check_extensions(settings->header.next);
       if (status != KEEL_OK) return status;
-      // "library_folder" would be accepted here if there were an SDK to open.
+      // A plugin with an SDK to open would accept "library_folder" here.
       for (uint32_t i = 0; i < settings->count; ++i) {
         if (std::strcmp(settings->keys[i], "conformance") != 0) {
           return kit::fail(KEEL_INVALID_ARGUMENT, "tinychip: setting '%s' is not known",
@@ -105,7 +105,7 @@ keel_status device_info(keel_plugin_instance*, uint32_t ordinal, keel_device_inf
   info.memory_bytes = kMemoryBytes;
   info.alignment = kAlignment;
   info.copy_alignment = 1;
-  // |out_info| may be of an older, shorter version.
+  // |out_info| may have an older, shorter version.
   info.header = out_info->header;
   std::memcpy(out_info, &info, std::min<size_t>(info.header.size, sizeof(info)));
   return KEEL_OK;
@@ -140,7 +140,7 @@ keel_status memory_alloc(keel_plugin_device* device, keel_memory_kind kind, uint
   if (kind == KEEL_MEMORY_MANAGED) {
     return kit::fail(KEEL_UNSUPPORTED, "tinychip: there is no managed memory");
   }
-  // Pinned memory is memory of the host: here both are.
+  // Pinned memory is host memory, which on this chip is also device memory.
   return kit::guard([&] { return memory_of(device).alloc(size, out_pointer); });
 }
 
@@ -166,7 +166,7 @@ void stream_destroy(keel_plugin_stream* stream) {
   delete &object(stream);
 }
 
-// Any kind: the host and the chip reach the same memory.
+// Any kind: the host and the chip share all memory.
 keel_status stream_copy(keel_plugin_stream* stream, keel_copy_kind, void* destination,
                         const void* source, uint64_t size) {
   return kit::guard([&] {
@@ -180,7 +180,7 @@ keel_status stream_copy(keel_plugin_stream* stream, keel_copy_kind, void* destin
 
 keel_status stream_fill(keel_plugin_stream* stream, void* destination, const void* pattern,
                         uint32_t pattern_size, uint64_t size) {
-  // The caller's pattern is gone when the stream gets there.
+  // The caller's pattern may be gone when the stream runs the fill.
   std::array<char, 8> copy{};
   std::memcpy(copy.data(), pattern, pattern_size);
   return kit::guard([&] {
@@ -194,7 +194,7 @@ keel_status stream_fill(keel_plugin_stream* stream, void* destination, const voi
   });
 }
 
-// Every event takes its time, also without KEEL_EVENT_TIMING: here that is free.
+// Every event measures time, also without KEEL_EVENT_TIMING, at no cost here.
 keel_status event_create(keel_plugin_device*, uint32_t /*flags*/, keel_plugin_event** out_event) {
   return kit::guard([&] {
     *out_event = reinterpret_cast<keel_plugin_event*>(new SharedEvent(std::make_shared<Event>()));
@@ -253,7 +253,7 @@ keel_status op_query(keel_plugin_device*, const keel_op_call* call, keel_op_supp
 }
 
 keel_status op_run(keel_plugin_stream* stream, const keel_op_call* call, void* /*workspace*/) {
-  // The call is borrowed: what is read later is copied.
+  // The call is borrowed: copy everything that is read later.
   std::array<keel_tensor, 2> inputs{};
   for (uint32_t i = 0; i < call->input_count; ++i) inputs[i] = *call->inputs[i];
   const keel_tensor output = *call->outputs[0];
@@ -282,7 +282,7 @@ keel_status test_fail_work(keel_plugin_stream* stream, keel_status status) {
   });
 }
 
-// A hold is an event that the host finishes.
+// A hold is an event that the host completes.
 keel_status test_hold(keel_plugin_stream* stream, keel_plugin_hold** out_hold) {
   if (const keel_status refused = check_test(stream); refused != KEEL_OK) return refused;
   return kit::guard([&] {
@@ -332,7 +332,7 @@ constexpr keel_stream_table kStreamTable = {
     .destroy = stream_destroy,
     .wrap = nullptr,
     .unwrap = nullptr,
-    .query = nullptr,        // core records an event and queries that
+    .query = nullptr,        // core records an event and queries the event
     .synchronize = nullptr,  // core waits for an event
     .copy = stream_copy,
     .copy_peer = nullptr,

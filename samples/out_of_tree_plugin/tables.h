@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What core gets of the plugin: its name and its tables.
+// The plugin as core sees it: its name and its function tables.
 #ifndef TINYCHIP_TABLES_H_
 #define TINYCHIP_TABLES_H_
 
@@ -9,7 +9,7 @@ namespace tinychip {
 
 extern const keel_plugin kPlugin;
 
-// What is behind the handles, for whoever replaces a slot of the tables.
+// Return the object behind a handle, for code that replaces a slot of the tables.
 class Event;
 class Stream;
 Stream& object(keel_plugin_stream* handle);

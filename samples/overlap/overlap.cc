@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data-parallel backward passes whose gradients are summed while the next ones are computed.
+// Overlaps data-parallel backward passes with the summation of their gradients.
 //
-//   overlap [BACKEND [RANKS]]            cpu and 2
-//   KEEL_TRACE=overlap.json overlap      and what ran when, for ui.perfetto.dev
+//   overlap [BACKEND [RANKS]]            default: cpu and 2
+//   KEEL_TRACE=overlap.json overlap      also writes a timeline for ui.perfetto.dev
 //
-// Each rank has three streams: one computes, layer by layer from the last to the first; one
-// averages the gradients over the ranks, a bucket of layers at a time, each as soon as it is
-// ready; and one asks whether any gradient overflowed. That answer is a few bytes which the
-// next step waits for, so it travels on an urgent communicator and overtakes the buckets.
-// How much of the communication was hidden is read off the devices' timing events.
+// Each rank has three streams. The first computes, layer by layer from the last to the first. The
+// second averages the gradients over the ranks, one bucket of layers at a time, each as soon as the
+// bucket is computed. The third checks whether any gradient overflowed: its result is a few bytes
+// for which the next step waits, so it travels on an urgent communicator and overtakes the buckets.
+// Timing events of the devices show how much of the communication was hidden.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -26,11 +26,11 @@ constexpr int kLayers = 8;
 constexpr int kLayersOfBucket = 2;
 constexpr int kBuckets = kLayers / kLayersOfBucket;
 constexpr int64_t kWidth = 512;  // each layer has kWidth x kWidth weights
-constexpr int64_t kBatch = 256;  // rows a rank
+constexpr int64_t kBatch = 256;  // rows per rank
 constexpr uint64_t kWeights = kWidth * kWidth;
-constexpr int kSteps = 4;  // the first one warms up
+constexpr int kSteps = 4;  // the first step warms up
 
-// Inputs that make every gradient a number to check: kBatch * kInput * (rank + 1) * kError.
+// With these inputs every gradient has a known value: kBatch * kInput * (rank + 1) * kError.
 constexpr float kInput = 0.5f;
 constexpr float kError = 1.0f / 1024;
 
@@ -38,11 +38,11 @@ double milliseconds(std::chrono::nanoseconds time) {
   return static_cast<double>(time.count()) * 1e-6;
 }
 
-// What one rank's device did in one step.
+// Times of one rank's device in one step.
 struct Times {
   double compute = 0;        // ms from the first to the last matmul
   double communication = 0;  // summed over the buckets
-  double hidden = 0;         // of it, while the device computed
+  double hidden = 0;         // part of it during the device's computation
   double whole = 0;          // ms to the end of the last bucket
   double answer = 0;         // ms to the answer on the urgent communicator
 };
@@ -70,7 +70,7 @@ class Rank {
     compute_.synchronize();
   }
 
-  // Enqueues a whole step; nothing here waits.
+  // Enqueues a whole step; does not block.
   void step() {
     compute_.fill(errors_[0], static_cast<float>(gradients_.rank() + 1) * kError);
     compute_.fill(overflow_, 0.0f);
@@ -80,7 +80,7 @@ class Rank {
       if (layer % kLayersOfBucket == 0) average(layer / kLayersOfBucket);
     }
     computed_.record(compute_);
-    // Called after all buckets, and there before the last of them.
+    // Enqueued after all buckets, but done before the last of them.
     answer_.wait(computed_);
     urgent_.all_reduce(overflow_.data(), overflow_.data(), 1, KEEL_FLOAT32, KEEL_MAX, answer_);
     answered_.record(answer_);
@@ -119,7 +119,7 @@ class Rank {
   }
 
  private:
-  // The gradient of the layer's weights, and the errors of the layer before.
+  // Computes the gradient of the layer's weights, and the errors of the previous layer.
   void backward(int layer) {
     const keel::Buffer& error = errors_[layer % 2 == 0 ? 1 : 0];
     const keel::Buffer& previous = errors_[layer % 2 == 0 ? 0 : 1];
@@ -136,7 +136,7 @@ class Rank {
         {previous.tensor<float>({kBatch, kWidth})},
         {/*trans_a=*/0, /*trans_b=*/1, /*alpha=*/1.0, /*beta=*/0.0, /*activation=*/0});
   }
-  // Over the ranks, as soon as the bucket is computed.
+  // Averages over the ranks, as soon as the bucket is computed.
   void average(int bucket) {
     void* const data = buckets_[bucket].data();
     ready_[bucket].record(compute_);
@@ -156,8 +156,8 @@ class Rank {
   keel::Buffer weights_;
   keel::Buffer inputs_;
   keel::Buffer overflow_;
-  std::vector<keel::Buffer> errors_;   // of the layer at hand, and of the one before
-  std::vector<keel::Buffer> buckets_;  // of gradients; the last layers' is the first ready
+  std::vector<keel::Buffer> errors_;   // of the current layer, and of the previous one
+  std::vector<keel::Buffer> buckets_;  // of gradients; the last layers' bucket is ready first
   keel::Event start_{KEEL_EVENT_TIMING};
   keel::Event computed_{KEEL_EVENT_TIMING};
   keel::Event answered_{KEEL_EVENT_TIMING};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trace of the sample shows: gradients are summed while the devices compute.
+// Tests that a trace of the sample shows gradients being summed while the devices compute.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 struct Slice {
   int process;  // 0: the host; else a device
-  int row;      // a stream of it
+  int row;      // one of its streams
   double begin;
   double end;
 
@@ -35,8 +35,8 @@ std::vector<Slice> slices(const Json& trace, const std::string& name) {
   return found;
 }
 
-// Whether a rank's gradients are summed while the rank computes: it makes the stream of the one
-// right before that of the other.
+// Returns whether any rank's gradients are summed during its computation. A rank creates its
+// compute stream right before the stream for sums.
 bool any_hidden(const std::vector<Slice>& sums, const std::vector<Slice>& products) {
   for (const Slice& sum : sums) {
     for (const Slice& product : products) {
@@ -51,7 +51,7 @@ class OverlapTrace : public testing::Test {
  protected:
   ~OverlapTrace() override { std::filesystem::remove(file_); }
 
-  // Four steps of two ranks on the CPU.
+  // Runs four steps of two ranks on the CPU.
   Json run() const {
     const char* const folder = std::getenv("KEEL_TEST_BIN");
     const std::string program = std::string(folder == nullptr ? "." : folder) + "/overlap";
@@ -76,7 +76,7 @@ TEST_F(OverlapTrace, SumsGoOnWhileDevicesCompute) {
   EXPECT_EQ(products.size(), kRanks * kSteps * kLayers * 2);
   const std::vector<Slice> sums = slices(trace, "all_reduce");
   EXPECT_GE(sums.size(), kRanks * kSteps * (kLayers / 2 + 1));
-  // Somewhere in the four steps: on a machine that is busy elsewhere one may go without.
+  // In any of the four steps: on a busy machine a step may show no overlap.
   EXPECT_TRUE(any_hidden(sums, products));
   for (const Slice& product : products) EXPECT_GT(product.process, 0) << "not a device's";
 }

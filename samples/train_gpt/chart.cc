@@ -17,7 +17,7 @@ constexpr double kLeft = 56;
 constexpr double kRight = 16;
 constexpr double kTop = 36;
 constexpr double kBottom = 44;
-constexpr size_t kMaxPoints = 2000;  // beyond, a viewer shows nothing more of the curve
+constexpr size_t kMaxPoints = 2000;  // more points would not be visible
 
 std::string escaped(const std::string& text) {
   std::string out;
@@ -33,7 +33,7 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-// Steps between ticks: 1, 2 or 5 times a power of ten, some five of them in |range|.
+// Returns the step between ticks: 1, 2 or 5 times a power of ten, for about five ticks in |range|.
 double tick_step(double range) {
   const double power = std::pow(10, std::floor(std::log10(range / 5)));
   for (const double factor : {1.0, 2.0, 5.0}) {
@@ -49,9 +49,9 @@ std::vector<double> running_mean(std::span<const double> values) {
   return means;
 }
 
-// From data to the picture.
+// Maps data to the picture.
 struct Scale {
-  double x0, x1, y1;  // y begins at 0
+  double x0, x1, y1;  // y starts at 0
 
   double x(double value) const {
     return kLeft + (value - x0) / (x1 - x0) * (kWidth - kLeft - kRight);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A curve as a picture.
+// Draws the loss curve.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_CHART_H_
 #define KEEL_SAMPLES_TRAIN_GPT_CHART_H_
 
@@ -9,8 +9,8 @@
 
 namespace train_gpt {
 
-// The losses of steps first_step, first_step + 1, ... in bits per byte, as SVG: each one faint,
-// their running mean over it. |title| is text.
+// Returns SVG of the losses, in bits per byte, of steps first_step, first_step + 1, ...: each loss
+// faint, their running mean on top. |title| is plain text.
 std::string loss_chart(std::span<const double> losses, int64_t first_step,
                        const std::string& title);
 

@@ -20,7 +20,7 @@ using keel::tensorfile::write_safetensors;
 
 constexpr const char* kFormat = "keel train_gpt 1";
 
-// The flat buffers of a state, and what comes before a parameter's name in the file.
+// A flat buffer of the state, and the prefix of its parameters' names in the file.
 struct Part {
   const char* prefix;
   std::vector<float> TrainingState::*floats;
@@ -40,7 +40,7 @@ Integer number(const SafetensorsFile& file, const std::string& key) {
   return value;
 }
 
-// Beyond what any training reaches, positions in the data would overflow.
+// Larger counts than any training reaches would overflow positions in the data.
 void check_count(const SafetensorsFile& file, const std::string& key, int64_t count) {
   constexpr int64_t kLargest = int64_t{1} << 53;
   if (count < 0 || count > kLargest) {

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kMaxHeadSize = 256;  // of the attention operator
+constexpr int64_t kMaxHeadSize = 256;  // limit of the attention operator
 
 void require(bool holds, const std::string& complaint) {
   if (!holds) throw std::invalid_argument(complaint);
@@ -95,7 +95,7 @@ double training_flops_per_token(const ModelConfig& config) {
   const auto width = static_cast<double>(config.width);
   const double attention_weights = 2 * width * (width + static_cast<double>(config.kv_width()));
   const double mlp_weights = width * static_cast<double>(config.up_width() + config.mlp_width);
-  const double keys = (static_cast<double>(config.context) + 1) / 2;  // that a query sees
+  const double keys = (static_cast<double>(config.context) + 1) / 2;  // mean keys per query
   const double forward = static_cast<double>(config.layers) *
                              (2 * (attention_weights + mlp_weights) + 4 * width * keys) +
                          2 * width * static_cast<double>(kVocabulary);

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int32_t kIgnored = -1;  // a label that counts nothing
+constexpr int32_t kIgnored = -1;  // a label that does not count
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& reason) {
   throw std::invalid_argument("--text " + path.string() + ": " + reason);
@@ -34,7 +34,7 @@ std::string read_file(const fs::path& path) {
   return text;
 }
 
-// Symbolic links are left out: a text that is there twice could be held out and trained on.
+// Symbolic links are skipped: a text present twice could be both held out and trained on.
 std::string read_folder(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> files;
@@ -56,8 +56,9 @@ uint64_t mix(uint64_t value) {
   return value ^ (value >> 31);
 }
 
-// Where |index| comes in a shuffle of [0, count), without the shuffled array: a Feistel network
-// permutes the next power of four, and whoever lands beyond |count| goes on until within.
+// Returns the position of |index| in a shuffle of [0, count), without the shuffled array: a Feistel
+// network permutes the next power of four, and an index beyond |count| is permuted again until it
+// is inside.
 uint64_t shuffled(uint64_t key, uint64_t index, uint64_t count) {
   const int half_bits = (std::bit_width(std::max<uint64_t>(count, 2) - 1) + 1) / 2;
   const uint64_t mask = (uint64_t{1} << half_bits) - 1;
@@ -79,7 +80,7 @@ Corpus::Corpus(std::string text, int64_t context)
     : text_(std::move(text)),
       context_(context),
       training_size_(size() - size() / 10),
-      // A sequence reads the token behind it, and an epoch may begin context - 1 later.
+      // A sequence reads one token past its end, and an epoch may start up to context - 1 later.
       blocks_((training_size_ - context) / context) {
   if (blocks_ < 1 || held_out_sequences() < 1) {
     throw std::invalid_argument("--text: " + std::to_string(size()) +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text to learn, and the sequences taken from it.
+// The training text, and the sequences taken from it.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_DATA_H_
 #define KEEL_SAMPLES_TRAIN_GPT_DATA_H_
 
@@ -13,33 +13,36 @@ namespace train_gpt {
 
 inline constexpr const char* kDefaultText = "/usr/share/common-licenses";
 
-// Host memory of some sequences: their tokens, and of each token the one after it.
+// Host memory for several sequences: their tokens, and for each token the next one.
 struct Batch {
   std::span<int32_t> tokens;  // sequences * context
-  std::span<int32_t> labels;  // the same
+  std::span<int32_t> labels;  // likewise
 };
 
-// A text whose last tenth is held out of training. Immutable.
+// A text with its last tenth held out of training. Immutable.
 class Corpus {
  public:
-  // Throws std::invalid_argument, naming --text, for a text too short for sequences of |context|.
+  // Throws std::invalid_argument, naming --text, if |text| is too short for sequences of |context|.
   Corpus(std::string text, int64_t context);
-  // The regular file |path|; empty: all of kDefaultText, in the order of the names.
+  // Reads the regular file |path|; if empty, all files of kDefaultText, in the order of their
+  // names.
   static Corpus load(const std::filesystem::path& path, int64_t context);
 
-  // The training's sequences from number |first| on. Numbers run through epochs: each has every
-  // block of the text once, in an order of its own, and cut at places of its own. A sequence
-  // depends on the seed and its number alone, so these two are all there is to go on from.
+  // Fills |batch| with training sequences from number |first| on. Sequence numbers run through
+  // epochs: each epoch has every block of the text once, in its own order and with its own cut
+  // positions. A sequence depends only on the seed and its number, so a resumed training needs only
+  // these two.
   void sequences(uint64_t seed, int64_t first, const Batch& batch) const;
-  // Held-out sequences from |first| on; those beyond the last have labels that do not count.
+  // Fills |batch| with held-out sequences from |first| on. Sequences beyond the last get labels
+  // that do not count.
   void held_out(int64_t first, const Batch& batch) const;
 
   int64_t size() const { return static_cast<int64_t>(text_.size()); }
   int64_t sequences_of_epoch() const { return blocks_; }
   int64_t held_out_sequences() const;
-  // The first bytes that were not trained on.
+  // Returns the first held-out bytes.
   std::string_view prompt(int64_t length) const;
-  // Tells texts apart.
+  // Returns a hash that distinguishes texts.
   uint64_t fingerprint() const;
 
  private:

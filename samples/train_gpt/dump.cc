@@ -27,7 +27,7 @@ struct Tensor {
   std::vector<float> values;
 };
 
-// As the backward pass comes to them.
+// Returns the parameters in the order of the backward pass.
 std::vector<size_t> backward_order(const ModelIds& ids) {
   std::vector<size_t> order;
   const auto add = [&](size_t id) {
@@ -58,7 +58,7 @@ std::vector<size_t> backward_order(const ModelIds& ids) {
   return order;
 }
 
-// Of all devices, one below the other: the rows of the whole batch.
+// Concatenates the rows of all devices to those of the whole batch.
 Tensor gather(Trainer& trainer, const std::string& name,
               const std::function<keel_tensor(Network&)>& of) {
   Tensor gathered{name, {}, {}};
@@ -77,7 +77,7 @@ Tensor gather(Trainer& trainer, const std::string& name,
     keel::Stream& stream = trainer.stream(rank);
     stream.copy(keel::Device(), gathered.values.data() + begin, stream.device(),
                 static_cast<const std::byte*>(part.data) + part.byte_offset, count * sizeof(float));
-    stream.synchronize();  // the next part may move what this one is copied to
+    stream.synchronize();  // the next part may reallocate this copy's destination
   }
   return gathered;
 }
@@ -127,7 +127,7 @@ void Dump::operator()(Trainer& trainer) {
     tensors.push_back(
         {"gradients." + parameter.name, "F32", parameter.shape, std::as_bytes(values)});
   }
-  // A key's bias moves all scores of a query alike, which a softmax does not see.
+  // The bias of a key shifts all scores of a query equally; softmax ignores the shift.
   for (const LayerIds& layer : layout.ids().layers) {
     if (layer.key.bias == kNone) continue;
     rounding += "gradients." + layout.all()[layer.key.bias].name + '\n';

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step calculated, in a file for `keel compare`, which lays two runs side by side.
+// Writes the values of a training step to a file for `keel compare`, which compares two runs.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_DUMP_H_
 #define KEEL_SAMPLES_TRAIN_GPT_DUMP_H_
 
@@ -10,16 +10,16 @@
 
 namespace train_gpt {
 
-// Writes FOLDER/step_000001.safetensors and so on, one for each of the first |steps| steps that are
-// trained: activations between the layers, of the whole batch however many devices share it, the
-// loss of each token and their mean, and every gradient, as it is before it is clipped. They are
-// listed as they came to be: forward through the layers, and backward.
+// Writes FOLDER/step_000001.safetensors and so on, one file for each of the first |steps| training
+// steps: the activations between the layers, each token's loss and the mean loss, and every
+// gradient before clipping. Activations cover the whole batch, however many devices share the
+// batch. Tensors are listed in order of computation: forward through the layers, then backward.
 class Dump {
  public:
-  // Makes |folder|. Throws keel::tensorfile::FileError.
+  // Creates |folder|. Throws keel::tensorfile::FileError.
   Dump(std::filesystem::path folder, int64_t steps);
 
-  // For Trainer::train_step, which calls it between gradients and optimizer.
+  // Passed to Trainer::train_step, which calls it between the gradients and the optimizer.
   void operator()(Trainer& trainer);
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is dumped of a step, and that the first tensor in which two dumps part is the right one.
+// Tests the content of a step's dump, and that the first differing tensor of two dumps is the right
+// one.
 #include "samples/train_gpt/dump.h"
 
 #include <algorithm>
@@ -25,7 +26,7 @@ class DumpTest : public ArchitectureTest {
     settings_.steps = 10;
     settings_.batch = 8;
   }
-  // Two steps of a training that begins with |values|.
+  // Dumps two steps of a training that starts from |values|.
   void dump(const std::string& name, const std::vector<float>& values, size_t devices = 1) {
     const std::vector<keel::Device> all(devices, test_device());
     Trainer trainer(all, corpus_, layout_, settings_);
@@ -39,7 +40,7 @@ class DumpTest : public ArchitectureTest {
                               [&](const TensorComparison& each) { all.push_back(each); });
     return all;
   }
-  // The first that |compare| finds to part; empty if none.
+  // Returns the first differing tensor by |compare|; empty if none.
   std::string first_apart(const std::string& a, const std::string& b) const {
     for (const TensorComparison& each : compare(a, b)) {
       if (parts(each.outcome)) return each.file + ": " + each.name;
@@ -127,7 +128,7 @@ TEST_P(DumpTest, PartsWhereAWeightIsAnother) {
   EXPECT_EQ(part_of("norm.weight"), step + "losses");
 }
 
-// A learning rate shows in the step after.
+// A changed learning rate takes effect in the next step.
 TEST_P(DumpTest, PartsAfterTheOptimizer) {
   dump("a", layout_.initial_values(1));
   settings_.optimizer.learning_rate *= 3;
@@ -141,7 +142,7 @@ TEST_P(DumpTest, SeveralDevicesHaveTheWholeBatch) {
   for (const TensorComparison& each : compare("one", "two")) {
     if (each.file != kFirstStep) continue;
     EXPECT_FALSE(parts(each.outcome)) << each.name << " " << each.difference.relative_norm;
-    // Not to the bit: how a product is summed up may follow from the number of its rows.
+    // Not bitwise: the order of a product's sums may depend on its number of rows.
     if (each.name.starts_with("activations")) {
       EXPECT_LT(each.difference.relative_norm, 1e-6) << each.name;
     }

@@ -23,7 +23,7 @@ std::string generate(keel::Stream& stream, const Weights& weights, std::string_v
     const size_t seen = std::min(text.size(), context);
     const std::string_view tail = std::string_view(text).substr(text.size() - seen);
     const Batch batch = network.next_batch();
-    // What is behind the text changes nothing before it: attention is causal.
+    // Padding after the text does not affect results: attention is causal.
     std::fill(batch.tokens.begin(), batch.tokens.end(), 0);
     std::fill(batch.labels.begin(), batch.labels.end(), -1);
     std::transform(tail.begin(), tail.end(), batch.tokens.begin(),

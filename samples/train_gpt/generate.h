@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of a trained model.
+// Generates text with a trained model.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_GENERATE_H_
 #define KEEL_SAMPLES_TRAIN_GPT_GENERATE_H_
 
@@ -12,11 +12,11 @@
 
 namespace train_gpt {
 
-// |length| bytes to follow |prompt|, which is not empty; the same for the same seed.
+// Returns |length| bytes that continue |prompt|, which is not empty. Deterministic for |seed|.
 std::string generate(keel::Stream& stream, const Weights& weights, std::string_view prompt,
                      int64_t length, double temperature, uint64_t seed);
 
-// Bytes that a terminal and JSON take; '?' for others.
+// Replaces bytes that terminals or JSON do not accept by '?'.
 std::string printable(std::string text);
 
 }  // namespace train_gpt

@@ -69,7 +69,7 @@ double distance(std::span<const float> a, std::span<const float> b) {
   return std::sqrt(sum);
 }
 
-// A key's bias moves all scores of a query alike, which softmax does not see.
+// The bias of a key shifts all scores of a query equally; softmax ignores the shift.
 bool has_no_gradient(const Parameter& parameter) {
   return parameter.name.find(".key.bias") != std::string::npos;
 }
@@ -108,7 +108,7 @@ std::vector<float> golden_weights(const ParameterLayout& layout) {
   uint64_t counter = 0;
   for (const Parameter& parameter : layout.all()) {
     for (int64_t i = 0; i < parameter.size; ++i) {
-      // 24 bits: exact in float32.
+      // 24 bits are exact in float32.
       const double uniform = static_cast<double>(mix(counter++) >> 40) / (1 << 23) - 1;
       values[static_cast<size_t>(parameter.offset + i)] =
           static_cast<float>(static_cast<double>(parameter.mean) + 0.25 * uniform);
@@ -121,7 +121,7 @@ void expect_close(const Course& course, const Golden& golden, const Tolerance& t
   const Course& want = golden.course;
   for (const Parameter& parameter : golden.layout.all()) {
     const std::span<const float> gradient = part(course.gradient, parameter);
-    if (has_no_gradient(parameter)) {  // what there is, is rounding
+    if (has_no_gradient(parameter)) {  // only rounding errors remain
       EXPECT_LT(norm(gradient), 1e-8 * norm(want.gradient)) << parameter.name;
       continue;
     }

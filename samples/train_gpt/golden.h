@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The goldens: what PyTorch makes of a model and its training. goldens.py writes them.
+// The goldens: PyTorch's results for a model and its training. goldens.py writes them.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_GOLDEN_H_
 #define KEEL_SAMPLES_TRAIN_GPT_GOLDEN_H_
 
@@ -12,37 +12,38 @@
 
 namespace train_gpt {
 
-// What is compared of two trainings.
+// The values compared between two trainings.
 struct Course {
-  std::vector<float> gradient;         // before the first step, as the layout has it
+  std::vector<float> gradient;         // before the first step, in the layout's order
   std::vector<double> losses;          // of each step
-  std::vector<double> gradient_norms;  // of each step, before it was clipped
+  std::vector<double> gradient_norms;  // of each step, before clipping
 };
 
 struct Golden {
   ParameterLayout layout;
   TrainingSettings training;
-  std::string text;  // that is learned
+  std::string text;  // the training text
   Course course;
 };
 
-// The golden of |architecture| in |folder|; throws FileError, or another std::exception where the
-// file is no golden.
+// Reads the golden of |architecture| in |folder|. Throws FileError, or another std::exception if
+// the file is not a golden.
 Golden read_golden(const std::filesystem::path& folder, Architecture architecture);
-// Those in the source tree.
+// Returns the folder of the goldens in the source tree.
 std::filesystem::path golden_folder();
 
-// The weights that the training begins with, by the formula that goldens.py has too.
+// Returns the initial weights, by the same formula as goldens.py.
 std::vector<float> golden_weights(const ParameterLayout& layout);
 
-// How far two courses may be apart.
+// The largest allowed differences between two courses.
 struct Tolerance {
-  double gradient;       // norm of the difference over the norm, of each parameter
+  double gradient;       // norm of the difference / norm, per parameter
   double loss;           // nats
-  double gradient_norm;  // over the norm
+  double gradient_norm;  // relative
 };
 
-// Fails the running test where |course| is further from the golden's, naming parameter or step.
+// Fails the running test if |course| differs from the golden's by more than |tolerance|; the
+// message names the parameter or step.
 void expect_close(const Course& course, const Golden& golden, const Tolerance& tolerance);
 
 }  // namespace train_gpt

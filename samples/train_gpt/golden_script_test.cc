@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// goldens.py still writes the goldens that are in the source tree.
+// Tests that goldens.py reproduces the goldens in the source tree.
 #include <sys/wait.h>
 
 #include <array>
@@ -11,17 +11,17 @@
 namespace train_gpt {
 namespace {
 
-// Debian's PyTorch is for Debian's Python, which need not be the first on the path.
+// Debian's PyTorch needs Debian's Python, which need not be the first one in PATH.
 constexpr const char* kPython = "/usr/bin/python3";
 constexpr int kNoPyTorch = 77;  // the script's exit code
 constexpr int kNoPython = 127;  // the shell's
 
-// Other versions of PyTorch and of BLAS round in ways of their own.
+// Other versions of PyTorch and BLAS round differently.
 constexpr Tolerance kTolerance = {/*gradient=*/1e-5, /*loss=*/1e-5, /*gradient_norm=*/1e-5};
 
 struct Outcome {
   int exit_code;
-  std::string output;  // both streams
+  std::string output;  // stdout and stderr
 };
 
 Outcome run_script(const std::filesystem::path& folder) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same model, weights, text and settings give the same training as in PyTorch.
+// Tests that the same model, weights, text and settings give the same training as in PyTorch.
 #include "samples/train_gpt/golden.h"
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 namespace train_gpt {
 namespace {
 
-// What is promised is 1e-3 of each gradient and 1e-4 of the losses. Two trainings that are both
-// right, and round in ways of their own, are a hundred times closer than that.
+// The promised tolerance is 1e-3 of each gradient and 1e-4 of the losses. Two correct trainings
+// with different rounding are a hundred times closer.
 constexpr Tolerance kTolerance = {/*gradient=*/1e-5, /*loss=*/1e-5, /*gradient_norm=*/1e-5};
 
 class GoldenTest : public ArchitectureTest {
@@ -24,7 +24,7 @@ class GoldenTest : public ArchitectureTest {
     return trainer;
   }
 
-  // As it was before it was clipped: by a training that does not clip.
+  // Returns the gradient before clipping, from a training that does not clip.
   std::vector<float> first_gradient() {
     TrainingSettings settings = golden_.training;
     settings.optimizer.clip = 0;
@@ -53,7 +53,7 @@ TEST_P(GoldenTest, TrainsAsPyTorchDoes) {
   expect_close(course, golden_, kTolerance);
 }
 
-// Or the comparison above would say little.
+// Otherwise the comparison above would show little.
 TEST_P(GoldenTest, LearnsAndClipsSomeSteps) {
   EXPECT_LT(golden_.course.losses.back(), 0.5 * golden_.course.losses.front());
   const std::vector<double>& norms = golden_.course.gradient_norms;

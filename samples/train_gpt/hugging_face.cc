@@ -24,15 +24,15 @@ using keel::tensorfile::TensorSource;
 using keel::tensorfile::write_safetensors;
 using nlohmann::json;
 
-// Rows of a parameter; of a vector, each is one element.
+// Rows of a parameter; each element of a vector is one row.
 struct Piece {
   size_t parameter;
   int64_t first_row;
   int64_t rows;
 };
 
-// A tensor of theirs: pieces of ours one below the other, and that transposed where it is the
-// weight of a Conv1D, which GPT-2 stores as [inputs, outputs].
+// A Hugging Face tensor: pieces of our parameters, one below the other; transposed if the tensor is
+// a weight of a Conv1D, which GPT-2 stores as [inputs, outputs].
 struct Mapping {
   std::string name;
   std::vector<Piece> pieces;
@@ -128,7 +128,7 @@ std::vector<int64_t> shape_of(const ParameterLayout& layout, const Mapping& mapp
                             : std::vector<int64_t>{rows, columns};
 }
 
-// Calls |visit| with the place of each element in the flat buffer and in their tensor.
+// Calls |visit| with each element's index in the flat buffer and in the Hugging Face tensor.
 template <typename Visit>
 void for_each_element(const ParameterLayout& layout, const Mapping& mapping, Visit&& visit) {
   const int64_t rows = rows_of(mapping);
@@ -176,7 +176,7 @@ nlohmann::ordered_json config_json(const ModelConfig& config) {
           {"torch_dtype", "float32"}};
 }
 
-// The name that |file| has the tensor under.
+// Returns the tensor's name in |file|.
 std::string name_in(const SafetensorsFile& file, const std::string& name) {
   const std::string prefixed = "transformer." + name;
   if (!file.has(name) && file.has(prefixed)) return prefixed;
@@ -184,8 +184,8 @@ std::string name_in(const SafetensorsFile& file, const std::string& name) {
   return name;
 }
 
-// Of a config.json: what the model of |config| has under |key|, and what is meant where the key is
-// missing or null, for older ones have fewer. Null: nothing is known then.
+// A value of config.json: the value of |config|'s model for |key|, and the default for a missing or
+// null key, since older files have fewer keys. Null: no default.
 struct Trait {
   const char* key;
   json ours;
@@ -194,7 +194,7 @@ struct Trait {
 
 std::vector<Trait> traits_of(const ModelConfig& config) {
   if (config.is_llama()) {
-    // No max_position_embeddings: rotary positions have no weights, so any --context will do.
+    // max_position_embeddings is omitted: rotary positions have no weights, so any --context works.
     return {{"model_type", "llama", nullptr},
             {"vocab_size", kVocabulary, nullptr},
             {"num_hidden_layers", config.layers, nullptr},
@@ -233,7 +233,7 @@ void check_config(const fs::path& path, const ModelConfig& model) {
   std::string wrong;
   if (!keel::parse_json(text, &config, &wrong)) throw FileError(path, wrong);
   if (!config.is_object()) throw FileError(path, "is not a JSON object");
-  // Where newer ones have what older ones have in rope_theta and rope_scaling.
+  // Newer files have rope_parameters instead of rope_theta and rope_scaling.
   if (const json rope = config.value("rope_parameters", json()); rope.is_object()) {
     config["rope_theta"] = rope.value("rope_theta", json());
     if (rope.value("rope_type", json("default")) != "default") config["rope_scaling"] = rope;
@@ -250,7 +250,7 @@ void check_config(const fs::path& path, const ModelConfig& model) {
   }
 }
 
-// A tensor that is left over would be part of what the model calculates, but for these.
+// Any other left-over tensor would be a part of the model's computation.
 void check_left_over(const SafetensorsFile& file, const std::set<std::string>& taken,
                      const ModelConfig& model) {
   constexpr std::string_view kNoParameters[] = {".attn.bias", ".attn.masked_bias",
@@ -297,7 +297,7 @@ void export_weights(const fs::path& folder, const ParameterLayout& layout,
     tensors.push_back({mappings[i].name, "F32", shape_of(layout, mappings[i]),
                        std::as_bytes(std::span<const float>(data[i]))});
   }
-  // First: weights are told by it.
+  // Written first: the config describes the weights.
   replace_file(folder / "config.json", config_json(layout.config()).dump(2) + "\n");
   write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});
 }

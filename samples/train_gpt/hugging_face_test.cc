@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of the Hugging Face layout: that they come back, and whose are refused.
+// Tests weights in the Hugging Face layout: round trips, and refusals of other models' weights.
 #include "samples/train_gpt/hugging_face.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class HuggingFaceTest : public ArchitectureTest {
  protected:
   HuggingFaceTest()
       : layout_(tiny_config(GetParam())), values_(static_cast<size_t>(layout_.size()), 0.0F) {
-    float next = 1;  // another one for each element, exact in float32
+    float next = 1;  // different for each element, exact in float32
     for (const Parameter& each : layout_.all()) {
       for (int64_t i = 0; i < each.size; ++i) {
         values_[static_cast<size_t>(each.offset + i)] = next++;
@@ -39,11 +39,11 @@ class HuggingFaceTest : public ArchitectureTest {
     return values_[static_cast<size_t>(each.offset + row * each.shape[1] + column)];
   }
 
-  // What is said when the weights are taken for those of |other|.
+  // Returns the message for importing the weights into |other|.
   std::string refusal_for(const ParameterLayout& other) const {
     return message_of<FileError>([&] { import_weights(folder_ / "out/model.safetensors", other); });
   }
-  // Writes the tensors again, with another one.
+  // Rewrites the tensors with an additional one.
   void add_tensor(const std::string& name, const std::vector<int64_t>& shape,
                   const std::vector<float>& values) {
     const SafetensorsFile file(folder_ / "out/model.safetensors");
@@ -74,7 +74,7 @@ TEST_P(HuggingFaceTest, HasTheirShapes) {
     EXPECT_EQ(config["model_type"], "gpt2");
     EXPECT_EQ(file.tensors().size(), 2U + 2 * 12 + 2);
     EXPECT_FALSE(file.has("lm_head.weight"));
-    // [inputs, outputs]: the query's, the key's and the value's outputs side by side.
+    // [inputs, outputs]: the outputs of query, key and value side by side.
     const std::vector<float> weight =
         file.read_floats("h.1.attn.c_attn.weight", std::vector<int64_t>{16, 48});
     EXPECT_EQ(weight[3 * 48 + 2], at("layers.1.query.weight", 2, 3));
@@ -87,7 +87,7 @@ TEST_P(HuggingFaceTest, HasTheirShapes) {
   } else {
     EXPECT_EQ(config["num_key_value_heads"], 2);
     EXPECT_EQ(file.tensors().size(), 1U + 2 * 9 + 2);
-    // [outputs, inputs], as ours.
+    // [outputs, inputs], like our layout.
     EXPECT_EQ(file.read_floats("model.layers.1.self_attn.k_proj.weight",
                                std::vector<int64_t>{8, 16})[2 * 16 + 3],
               at("layers.1.key.weight", 2, 3));
@@ -120,7 +120,7 @@ TEST_P(HuggingFaceTest, NamesTheTensorOfAnotherShape) {
   EXPECT_NE(message.find(tensor), std::string::npos) << message;
 }
 
-// Heads, positions and norms of another model, and every tensor has the same shape.
+// Heads, positions and norms of another model, with the same shape of every tensor.
 TEST_P(HuggingFaceTest, RefusesTheConfigOfAnotherModel) {
   const bool is_llama = GetParam() == Architecture::kLlama;
   ModelConfig heads = layout_.config();
@@ -201,7 +201,7 @@ TEST_P(HuggingFaceTest, RefusesTensorsLeftOver) {
   EXPECT_NE(message.find("tensor lm_head.weight"), std::string::npos) << message;
 }
 
-// As GPT2LMHeadModel saves them, and as a Llama whose head is its embedding does.
+// Names as GPT2LMHeadModel saves them, and as a Llama whose head is its embedding.
 TEST_P(HuggingFaceTest, TakesTheOtherNames) {
   const SafetensorsFile file(folder_ / "out/model.safetensors");
   std::vector<std::vector<float>> data;

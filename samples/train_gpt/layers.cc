@@ -20,7 +20,7 @@ void product(const keel::Stream& stream, const keel_tensor& a, bool trans_a, con
 keel_tensor Arena::take(keel_dtype dtype, std::initializer_list<int64_t> shape) {
   const int64_t count =
       std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-  const uint64_t element = dtype == KEEL_BFLOAT16 ? 2 : 4;  // float32 and int32 otherwise
+  const uint64_t element = dtype == KEEL_BFLOAT16 ? 2 : 4;  // else float32 or int32
   buffers_.emplace_back(device_, KEEL_MEMORY_DEVICE, static_cast<uint64_t>(count) * element);
   bytes_ += buffers_.back().size();
   return buffers_.back().tensor(dtype, shape);
@@ -82,12 +82,12 @@ void Rotation::forward(const keel::Stream& stream, const keel_tensor& x) const {
   turn(stream, x, /*inverse=*/false);
 }
 
-// A rotation's transpose turns back.
+// The transpose of a rotation is its inverse.
 void Rotation::backward(const keel::Stream& stream, const keel_tensor& d) const {
   turn(stream, d, /*inverse=*/true);
 }
 
-// Pairs are elements i and i + head_size / 2, as in Llama's weights of the Hugging Face layout.
+// Pairs are elements i and i + head_size / 2, as in Llama weights in the Hugging Face layout.
 void Rotation::turn(const keel::Stream& stream, const keel_tensor& x, bool inverse) const {
   keel::op(stream, KEEL_OP_ROPE, {x, cosines, sines, positions}, {x},
            {/*interleaved=*/0, /*inverse=*/inverse});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the model is made of, forward and backward: each function enqueues the operators of one
-// layer. |d_x| is the gradient of x.
+// The layers of the model, forward and backward: each function enqueues the operators of one layer.
+// |d_x| is the gradient of x.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_LAYERS_H_
 #define KEEL_SAMPLES_TRAIN_GPT_LAYERS_H_
 
@@ -14,7 +14,7 @@
 
 namespace train_gpt {
 
-// Owns the tensors of a model, each in memory of its own.
+// Owns a model's tensors, each in its own buffer.
 class Arena {
  public:
   explicit Arena(keel::Device device) : device_(device) {}
@@ -29,38 +29,38 @@ class Arena {
   uint64_t bytes_ = 0;
 };
 
-// The same elements of a dense tensor as another shape; no more of them than it has.
+// Returns the elements of a dense tensor in another shape, which has at most as many elements.
 keel_tensor reshaped(const keel_tensor& tensor, std::initializer_list<int64_t> shape);
 
-// A float32 tensor, and what products read of it: the tensor itself, or a copy in bfloat16.
+// A float32 tensor, and the tensor that products read: the same one, or a bfloat16 copy.
 struct Activation {
   keel_tensor value;
   keel_tensor operand;
 };
-// Makes the copy, where there is one.
+// Enqueues the bfloat16 copy, if x has one.
 void round_operand(const keel::Stream& stream, const Activation& x);
 
-// y = x W' + b, of the rows of x.
+// y = x W' + b, for each row of x.
 struct Linear {
-  keel_tensor weight;               // [outputs, inputs], of the products' dtype
-  std::optional<keel_tensor> bias;  // [outputs], as weight
-  keel_tensor weight_gradient;      // float32, as are the following
+  keel_tensor weight;               // [outputs, inputs], in the products' dtype
+  std::optional<keel_tensor> bias;  // [outputs], like weight
+  keel_tensor weight_gradient;      // float32, like the following
   std::optional<keel_tensor> bias_gradient;
 
   // |y| is float32.
   void forward(const keel::Stream& stream, const keel_tensor& x, const keel_tensor& y) const;
-  // |d_y|'s operand is made here. |d_x| is float32; with |add|, its old content counts too.
+  // Also makes the operand of |d_y|. |d_x| is float32; with |add| the gradient is added to it.
   void backward(const keel::Stream& stream, const keel_tensor& x, const Activation& d_y,
                 const keel_tensor& d_x, bool add = false) const;
 };
 
-// What the backward pass of a norm needs of the forward one; each [rows].
+// Results of a norm's forward pass that its backward pass needs; each [rows].
 struct NormStatistics {
-  keel_tensor mean;  // of layer norm alone
+  keel_tensor mean;  // only for layer norm
   keel_tensor rstd;
 };
 
-// Layer norm where it has a bias, RMS norm where not.
+// Layer norm if |bias| is set, else RMS norm.
 struct Norm {
   double epsilon = 0;
   keel_tensor gain;                 // [width], float32
@@ -70,17 +70,17 @@ struct Norm {
 
   void forward(const keel::Stream& stream, const keel_tensor& x, const keel_tensor& y,
                const NormStatistics& statistics) const;
-  // In place: |d| is the gradient of y, then that of x.
+  // In place: |d| holds the gradient of y before the call, the gradient of x after.
   void backward(const keel::Stream& stream, const keel_tensor& x, const NormStatistics& statistics,
                 const keel_tensor& d) const;
 };
 
-// Rotary positions, of [tokens, heads, head_size].
+// Rotary position embedding of [tokens, heads, head_size].
 struct Rotation {
   keel_tensor cosines, sines;  // [context, head_size / 2]
   keel_tensor positions;       // [tokens], int32
 
-  // In place.
+  // Both work in place.
   void forward(const keel::Stream& stream, const keel_tensor& x) const;
   void backward(const keel::Stream& stream, const keel_tensor& d) const;
 
@@ -90,7 +90,7 @@ struct Rotation {
 
 // Causal attention within sequences.
 struct Attention {
-  keel_tensor boundaries;  // [sequences + 1], int32: the first token of each, and the end
+  keel_tensor boundaries;  // [sequences + 1], int32: each sequence's first token, then the end
   double scale = 1;
 
   struct Tensors {
@@ -98,7 +98,7 @@ struct Attention {
   };
   void forward(const keel::Stream& stream, const Tensors& tensors,
                const keel_tensor& logsumexp) const;
-  // |gradients|.output is given, the others are written.
+  // Reads |gradients|.output; writes the other gradients.
   void backward(const keel::Stream& stream, const Tensors& tensors, const keel_tensor& logsumexp,
                 const Tensors& gradients) const;
 };

@@ -51,7 +51,8 @@ std::vector<keel::Device> open_devices(const Options& options) {
   return devices;
 }
 
-// Several processes of a launcher train together; otherwise this one is all.
+// This process's rank among the launcher's processes, which train together; alone without a
+// launcher.
 struct Place {
   uint32_t rank = 0;
   uint32_t world = 1;
@@ -66,8 +67,8 @@ Place find_place() {
   }
 }
 
-// A process takes one device, from the front of --devices again where they are too few. The first
-// alone writes files: the others would write the same.
+// Gives each process one device; if there are more processes than --devices, assigns devices round
+// robin. Only the first process writes files: the others would write the same.
 void share(Options& options, const Place& place) {
   if (place.world == 1) return;
   if (!options.dump.empty()) {
@@ -83,7 +84,7 @@ void share(Options& options, const Place& place) {
   options.svg.clear();
 }
 
-// Now: a path that cannot be written should not show after hours of training.
+// Checked before training: a path that cannot be written must not fail after hours.
 void check_export(const Options& options, const Place& place) {
   if (options.export_folder.empty() || place.rank != 0) return;
   try {
@@ -103,7 +104,7 @@ Trainer make_trainer(const std::vector<keel::Device>& devices, const Place& plac
   return Trainer(own, std::move(ranks), corpus, layout, settings);
 }
 
-// What --resume goes on from; its settings become those of |options|.
+// Loads the checkpoint that --resume continues; its settings become those of |options|.
 std::optional<TrainingState> load(Options& options, const ParameterLayout& layout,
                                   const Place& place) {
   if (!options.resume) return std::nullopt;
@@ -121,8 +122,8 @@ void begin(const Options& options, const ParameterLayout& layout,
   if (state) trainer.restore(*state);
 }
 
-// Before the training takes its memory: what is measured needs some for itself, and a training
-// that fits goes on without it.
+// Measures the devices before training takes its memory: measuring needs memory too, and a training
+// that fits must not fail because of it.
 std::vector<DeviceReport> look_at(const std::vector<keel::Device>& devices, Precision precision) {
   std::vector<DeviceReport> reports;
   for (keel::Device device : devices) {
@@ -144,7 +145,7 @@ void train(const Options& options, const ParameterLayout& layout, Trainer& train
     const TrainingState state = trainer.state();
     if (trainer.is_first()) write(options.checkpoint, layout, state);
   };
-  // Before the first step, for a path that cannot be written to show now.
+  // Saved before the first step, so that a path that cannot be written fails now.
   if (!options.checkpoint.empty()) save(save_checkpoint);
   Trainer::Observer observe;
   if (!options.dump.empty()) observe = Dump(options.dump, options.dump_steps);
@@ -170,7 +171,7 @@ void train(const Options& options, const ParameterLayout& layout, Trainer& train
   }
 }
 
-// Trains, and looks at what was learned.
+// Trains, then evaluates the model.
 void fill(Report& report, const Options& options, const Corpus& corpus,
           const ParameterLayout& layout, Trainer& trainer) {
   train(options, layout, trainer, report);
@@ -199,11 +200,11 @@ int run(Options options) {
 
   std::optional<TrainingState> state = load(options, layout, place);
   Report report;
-  // One process measures: together they would measure one another.
+  // Only one process measures: several would disturb each other.
   if (place.rank == 0) report.devices = look_at(devices, options.training.precision);
   Trainer trainer = make_trainer(devices, place, corpus, layout, options.training);
   begin(options, layout, state, trainer);
-  state.reset();  // as large as the model three times
+  state.reset();  // three times as large as the model
 
   report.model = options.model;
   report.settings = options.training;
@@ -224,7 +225,8 @@ int run(Options options) {
   };
   attempt([&] { fill(report, options, corpus, layout, trainer); });
   if (!failure && trainer.is_first()) print_results(report);
-  // Of a run that failed, the steps until then; without one, the results of the run before stay.
+  // A failed run reports the steps until the failure; without any step, the results of the previous
+  // run remain.
   if (!failure || !report.steps.empty()) {
     attempt([&] { json.write([&](std::ostream& out) { write_json(out, report); }); });
     attempt([&] { svg.write([&](std::ostream& out) { write_chart(out, report); }); });

@@ -41,7 +41,7 @@ Network::Network(keel::Stream& stream, const Weights& weights, int64_t sequences
   d_.query = activation(config_.width, true);
   d_.key = activation(config_.kv_width(), true);
   d_.value = activation(config_.kv_width(), true);
-  // In place: nobody reads the logits again.
+  // In place: the logits are not read again.
   d_.logits = {logits_, weights.precision() == Precision::kFloat32
                             ? logits_
                             : arena_.take(KEEL_BFLOAT16, {tokens_, kVocabulary})};
@@ -58,7 +58,7 @@ NormStatistics Network::statistics() {
   return statistics;
 }
 
-// A value that is read only to be rounded lies in the scratch tensor.
+// Values that are read only to be rounded share the scratch tensor.
 Activation Network::activation(int64_t columns, bool keep_value) {
   if (weights_.precision() == Precision::kFloat32) {
     const keel_tensor value = arena_.floats({tokens_, columns});
@@ -130,7 +130,7 @@ void Network::upload_constants() {
     upload(rotation_.cosines, cosines);
     upload(rotation_.sines, sines);
   }
-  stream_.synchronize();  // the host's copies end here
+  stream_.synchronize();  // the host's vectors end here
 }
 
 Batch Network::next_batch() {
@@ -191,7 +191,7 @@ void Network::embed_backward() {
     keel::op(stream_, KEEL_OP_EMBEDDING_BACKWARD, {d, token_ids_}, {gradient}, {/*first=*/0});
     return;
   }
-  // The table is the head's weight too, whose gradient is there already.
+  // The table is also the head's weight, whose gradient was written earlier.
   keel::op(stream_, KEEL_OP_EMBEDDING_BACKWARD, {d, token_ids_}, {d_.tokens}, {/*first=*/0});
   keel::op(stream_, KEEL_OP_ADD, {gradient, d_.tokens}, {gradient});
   keel::op(stream_, KEEL_OP_EMBEDDING_BACKWARD, {d, positions_},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model on one device: forward and backward of one batch.
+// The model on one device: forward and backward pass of one batch.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_NETWORK_H_
 #define KEEL_SAMPLES_TRAIN_GPT_NETWORK_H_
 
@@ -15,33 +15,33 @@
 
 namespace train_gpt {
 
-// Activations of a fixed number of sequences, allocated once. Several networks may share
-// weights. All members but the constructor only enqueue, so one thread can keep many devices
-// busy. Not thread-safe.
+// Activations for a fixed number of sequences, allocated once. Several networks may share weights.
+// All members except the constructor only enqueue, so that one thread can keep many devices busy.
+// Not thread-safe.
 class Network {
  public:
-  // |stream| and |weights| outlive this.
+  // |stream| and |weights| must outlive the network.
   Network(keel::Stream& stream, const Weights& weights, int64_t sequences);
 
   int64_t sequences() const { return sequences_; }
   uint64_t activation_bytes() const { return arena_.bytes(); }
 
-  // Pinned memory of the next batch. The stream must be idle: the last batch may still be on its
-  // way.
+  // Returns pinned memory for the next batch. The stream must be idle: the upload of the last batch
+  // may still read this memory.
   Batch next_batch();
-  // Uploads the batch; computes logits, and the loss of each token in nats.
+  // Uploads the batch; computes logits and the loss of each token in nats.
   void forward();
-  // The gradient of |scale| * (sum of the tokens' losses), and that sum itself, into weights'
-  // gradient. Overwrites the logits.
+  // Writes the gradient of |scale| * (sum of the tokens' losses), and the sum itself, to the
+  // weights' gradient. Overwrites the logits.
   void backward(double scale);
 
-  // Enqueue copies to the host, which stay valid until the stream is done.
+  // Enqueue copies to host memory, which must stay valid until the stream is done.
   void read_losses(std::span<float> values);                 // sequences * context
-  void read_logits(int64_t token, std::span<float> values);  // kVocabulary of them
+  void read_logits(int64_t token, std::span<float> values);  // kVocabulary values
 
-  // What the last forward pass left between the layers, in its order: "embedding", then of each
-  // layer "layers.0.attention" and "layers.0.output", both with the residual. Float32,
-  // [tokens, width]; a backward pass leaves them as they are.
+  // Activations of the last forward pass between the layers, in order: "embedding", then for each
+  // layer "layers.0.attention" and "layers.0.output", both including the residual. Float32,
+  // [tokens, width]; a backward pass leaves them unchanged.
   struct Boundary {
     std::string name;
     keel_tensor tensor;
@@ -50,21 +50,21 @@ class Network {
   const keel_tensor& losses() const { return losses_; }  // [tokens]
 
  private:
-  // What a layer's forward pass leaves for its backward pass.
+  // Results of a layer's forward pass that its backward pass needs.
   struct Layer {
     keel_tensor input;  // [tokens, width]
     NormStatistics attention_statistics;
     Activation attention_input;     // normed; [tokens, width]
-    keel_tensor query, key, value;  // [tokens, width], and kv_width twice
+    keel_tensor query, key, value;  // [tokens, width], then twice kv_width
     keel_tensor logsumexp;          // [heads, tokens]
     Activation attended;            // [tokens, width]
-    keel_tensor middle;             // the residual after attention
+    keel_tensor middle;             // residual after attention
     NormStatistics mlp_statistics;
     Activation mlp_input;  // [tokens, width]
     keel_tensor up;        // [tokens, up_width]
     Activation hidden;     // [tokens, mlp_width]
   };
-  // Of a layer's weights.
+  // One layer's weights.
   struct LayerWeights {
     Norm attention_norm;
     Linear query, key, value, projection;
@@ -95,9 +95,9 @@ class Network {
   keel::Buffer host_batch_, batch_;  // tokens, then labels
 
   keel_tensor token_ids_, labels_;  // [tokens], int32
-  keel_tensor positions_;           // [tokens], int32: of each token in its sequence
+  keel_tensor positions_;           // [tokens], int32: positions in the sequence
   Attention attention_;
-  Rotation rotation_;  // Llama's
+  Rotation rotation_;  // only Llama
 
   std::vector<LayerWeights> layer_weights_;
   std::vector<Layer> layers_;
@@ -106,13 +106,13 @@ class Network {
   Activation normed_;
   keel_tensor logits_, losses_, logsumexp_;
 
-  keel_tensor scratch_;  // float32, the largest of any width: what is read at once and not again
-  // Gradients. |residual| is that of the residual as far as the pass has come.
+  keel_tensor scratch_;  // float32, largest width; read right after it is written
+  // Gradients. |residual| is the gradient of the residual at the current point of the pass.
   struct Gradients {
     Activation residual, up, query, key, value;
     Activation logits;
     keel_tensor hidden, branch, attended;
-    keel_tensor tokens;  // of the table, GPT-2's: its other part is the head's
+    keel_tensor tokens;  // of GPT-2's token table, without the head's part
   } d_;
 };
 

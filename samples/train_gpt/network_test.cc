@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradients of whole models, against central differences of their losses.
+// Tests the gradients of whole models against central differences of their losses.
 #include "samples/train_gpt/network.h"
 
 #include <gtest/gtest.h>
@@ -27,14 +27,15 @@ class TinyModel {
     std::mt19937 generator(11);
     for (int32_t& token : batch.tokens) token = static_cast<int32_t>(generator() % kVocabulary);
     for (int32_t& label : batch.labels) label = static_cast<int32_t>(generator() % kVocabulary);
-    batch.tokens[5] = batch.tokens[4];  // a row of the table with two gradients
-    batch.labels[7] = -1;               // one that does not count
+    batch.tokens[5] = batch.tokens[4];  // a table row with two gradients
+    batch.labels[7] = -1;               // a label that does not count
   }
 
   const ParameterLayout& layout() const { return layout_; }
   int64_t tokens() const { return kSequences * layout_.config().context; }
 
-  // Large and everywhere, unlike a training's first ones: so no term of the gradient is lost.
+  // Large everywhere, unlike the initial values of a training, so that every term of the gradient
+  // matters.
   std::vector<float> values() const {
     std::vector<float> values(static_cast<size_t>(layout_.size()), 0.0F);
     std::mt19937 generator(5);
@@ -47,7 +48,7 @@ class TinyModel {
     return values;
   }
 
-  // Mean over the tokens.
+  // Returns the mean loss over the tokens.
   double loss(const std::vector<float>& values) {
     weights_.upload(values);
     network_.forward();
@@ -79,7 +80,7 @@ double norm(const std::vector<float>& values) {
   return std::sqrt(sum);
 }
 
-// The part of |gradient| that is |parameter|'s, of every second element; |odd|: of the others.
+// Returns every second element of |parameter|'s part of |gradient|; |odd|: the other elements.
 std::vector<float> half_of(const std::vector<float>& gradient, const Parameter& parameter,
                            int64_t odd) {
   std::vector<float> half(gradient.size(), 0.0F);
@@ -95,8 +96,8 @@ class GradientTest : public ArchitectureTest {
   keel::Runtime runtime_;
 };
 
-// Along half of a parameter's own gradient the loss rises by the norm of that half. An element
-// that is wrong shows: halves of the true and of the wrong gradient have other products.
+// Along half of a parameter's own gradient, the loss rises by the norm of the half. A wrong element
+// is detected: the products of the true and the wrong gradient's halves differ.
 TEST_P(GradientTest, IsThatOfCentralDifferences) {
   constexpr double kDistance = 0.01;
   TinyModel model(tiny_config(GetParam()), Precision::kFloat32);
@@ -107,7 +108,7 @@ TEST_P(GradientTest, IsThatOfCentralDifferences) {
       const std::vector<float> direction = half_of(gradient, parameter, odd);
       const double slope = norm(direction);
       ASSERT_TRUE(std::isfinite(slope)) << parameter.name;
-      if (slope < 1e-6) continue;  // a key's bias moves all scores of a query alike
+      if (slope < 1e-6) continue;  // a key's bias shifts all scores of a query equally
       const auto moved = [&](double distance) {
         std::vector<float> all = values;
         for (size_t i = 0; i < all.size(); ++i) {
@@ -160,7 +161,7 @@ TEST_P(GradientTest, IsTheSameToTheBitTwice) {
   EXPECT_TRUE(same_bits(first, model.gradient(model.values())));
 }
 
-// What comes later must not change the logits before it.
+// Later tokens must not change earlier logits.
 TEST_P(GradientTest, LooksAtNothingThatComesLater) {
   keel::Stream stream(test_device());
   const ParameterLayout layout(tiny_config(GetParam()));

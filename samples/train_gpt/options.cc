@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMany = 1'000'000'000;
 
-// CLI11's own Range takes NaN.
+// CLI11's own Range accepts NaN.
 CLI::Validator finite_between(double low, double high) {
   return {[=](std::string& text) -> std::string {
             double value = 0;
@@ -126,7 +126,7 @@ void complete(const CLI::App& app, Options& options) {
   ModelConfig& model = options.model;
   if (app.count("--kv-heads") == 0) model.kv_heads = model.heads;
   if (app.count("--mlp-width") == 0) {
-    // Swiglu has a third matrix: two thirds of the width make the parameters the same.
+    // Swiglu has a third matrix: two thirds of the width give the same number of parameters.
     model.mlp_width = model.is_llama() ? (8 * model.width / 3 + 63) / 64 * 64 : 4 * model.width;
   }
   if (options.devices.empty()) throw std::invalid_argument("--devices: none given");
@@ -176,7 +176,8 @@ std::string take_settings(Options& options, const TrainingState& state) {
       differ(std::to_string(devices) + " devices", std::to_string(state.devices));
     }
   }
-  // With the position in the data: another seed would begin another epoch in its middle.
+  // The seed belongs to the position in the data: another seed would enter the middle of another
+  // epoch.
   options.training.seed = state.seed;
   if (options.given.count("--seed") != 0 && seed != state.seed) {
     differ("the checkpoint's --seed " + std::to_string(state.seed), std::to_string(seed));

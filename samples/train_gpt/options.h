@@ -20,8 +20,8 @@ struct Options {
   TrainingSettings training;
   std::vector<std::string> devices = {"cpu:0"};
   std::filesystem::path text;         // empty: kDefaultText
-  std::filesystem::path checkpoint;   // empty, as the following: none
-  std::filesystem::path import_file;  // weights of the Hugging Face layout
+  std::filesystem::path checkpoint;   // empty, like the following: none
+  std::filesystem::path import_file;  // weights in the Hugging Face layout
   std::filesystem::path export_folder;
   std::filesystem::path json, svg;
   std::filesystem::path dump;  // a folder
@@ -30,15 +30,16 @@ struct Options {
   int64_t checkpoint_every = 500;
   int64_t report_every = 20;
   int64_t sample_length = 300;
-  std::set<std::string> given;  // the names of those that are on the command line
+  std::set<std::string> given;  // names of the options on the command line
 };
 
 void declare_options(CLI::App& app, Options& options);
-// Fills in what follows from other options. Throws std::invalid_argument for options that do
-// not go together.
+// Fills in options that depend on others. Throws std::invalid_argument for combinations that are
+// not allowed.
 void complete(const CLI::App& app, Options& options);
-// What the command line has not given becomes |state|'s, of the training that --resume goes on
-// with. What differs from there, in words for the user; empty: nothing.
+// Sets the options not given on the command line from |state|, the checkpoint that --resume
+// continues. Returns the differences of the given options from |state|, as text for the user; empty
+// if none.
 std::string take_settings(Options& options, const TrainingState& state);
 
 }  // namespace train_gpt

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of results.
+// Result files.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_OUTPUT_H_
 #define KEEL_SAMPLES_TRAIN_GPT_OUTPUT_H_
 
@@ -10,14 +10,14 @@
 
 namespace train_gpt {
 
-// What a run writes at its end. Until then, the results of the run before stay.
+// A file that a run writes at its end. The results of the previous run remain until then.
 class Output {
  public:
-  // Throws std::invalid_argument, naming |option|, for a path that cannot be written: a training
-  // should not show that after hours. An empty |path|: nothing is written.
+  // Throws std::invalid_argument, naming |option|, for a path that cannot be written, so that a
+  // training does not fail after hours. With an empty |path| nothing is written.
   Output(std::string option, std::filesystem::path path);
 
-  // Replaces the file as a whole. Throws std::runtime_error, after which the old one is there.
+  // Replaces the file as a whole. On failure throws std::runtime_error; the old file remains.
   void write(const std::function<void(std::ostream&)>& content) const;
 
  private:

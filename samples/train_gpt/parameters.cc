@@ -18,7 +18,8 @@ constexpr float kDeviation = 0.02F;
 ParameterLayout::ParameterLayout(const ModelConfig& config) : config_(config) {
   check(config);
   const int64_t width = config.width;
-  // Each layer adds to the residual twice; smaller, they together add as much as one would.
+  // Each layer adds to the residual twice; the smaller deviation keeps the sum of all additions as
+  // large as one.
   const float residual = kDeviation / std::sqrt(2.0F * static_cast<float>(config.layers));
   ids_.tokens = add("tokens.weight", {kVocabulary, width}, kDeviation);
   if (!config.is_llama()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of a model, and where each lies in one flat buffer.
+// The parameters of a model, and their positions in one flat buffer.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_PARAMETERS_H_
 #define KEEL_SAMPLES_TRAIN_GPT_PARAMETERS_H_
 
@@ -14,16 +14,16 @@ namespace train_gpt {
 
 struct Parameter {
   std::string name;            // "layers.0.query.weight"
-  std::vector<int64_t> shape;  // [outputs, inputs] of a matrix
-  int64_t offset = 0;          // elements from the beginning of the flat buffer
+  std::vector<int64_t> shape;  // [outputs, inputs] for a matrix
+  int64_t offset = 0;          // elements from the start of the flat buffer
   int64_t size = 0;            // elements
-  float deviation = 0;         // of the initial values around |mean|
+  float deviation = 0;         // standard deviation of initial values
   float mean = 0;
 };
 
-inline constexpr size_t kNone = SIZE_MAX;  // no such parameter in this architecture
+inline constexpr size_t kNone = SIZE_MAX;  // parameter absent in this architecture
 
-// Numbers of parameters in the layout.
+// Indexes of parameters in the layout.
 struct LinearIds {
   size_t weight = kNone;
   size_t bias = kNone;
@@ -36,7 +36,7 @@ struct LayerIds {
   NormIds attention_norm;
   LinearIds query, key, value, projection;
   NormIds mlp_norm;
-  LinearIds up;  // Llama: the gate's rows, then up's
+  LinearIds up;  // Llama: the gate's rows, then up's rows
   LinearIds down;
 };
 struct ModelIds {
@@ -47,10 +47,10 @@ struct ModelIds {
   LinearIds head;  // its weight is |tokens| in GPT-2
 };
 
-// Main weights, gradients and both moments of AdamW are flat buffers of this one layout, so
-// the gradients are summed by one collective and all weights updated by two operators: matrices
-// come first, which decay, then vectors, which do not. Tensors begin at multiples of 64
-// elements, for kernels that like alignment; the gaps are zeroes and remain so.
+// Main weights, gradients and both moments of AdamW are flat buffers in this layout, so that one
+// collective sums the gradients and two operators update all weights. Matrices, which decay, come
+// first; vectors, which do not decay, follow. Tensors start at multiples of 64 elements, for
+// kernels that need alignment; the gaps are zeroes and remain zeroes.
 class ParameterLayout {
  public:
   explicit ParameterLayout(const ModelConfig& config);
@@ -62,7 +62,7 @@ class ParameterLayout {
   int64_t matrices_size() const { return matrices_; }  // elements that decay
   int64_t count() const;                               // elements without gaps
 
-  // The same for the same seed.
+  // Deterministic for |seed|.
   std::vector<float> initial_values(uint64_t seed) const;
 
  private:

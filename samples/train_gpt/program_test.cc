@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program itself.
+// Tests the program.
 #include <sys/wait.h>
 
 #include <array>
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 struct Outcome {
   int exit_code;
-  std::string output;  // both streams
+  std::string output;  // stdout and stderr
 };
 
 std::string programs() {
@@ -39,14 +39,14 @@ Outcome run_command(const std::string& command) {
   return outcome;
 }
 
-// |launcher|: what comes before the program. |settings|: variables, before that.
+// |launcher| precedes the program; |settings|, environment variables, precede the launcher.
 Outcome run_program(const std::string& arguments, const std::string& launcher = {},
                     const std::string& settings = {}) {
   return run_command(settings + " " + (launcher.empty() ? "" : programs() + "/" + launcher + " ") +
                      programs() + "/train_gpt " + arguments);
 }
 
-// Whether this is the run with guarded memory or with validation.
+// Returns whether this run uses guarded memory or validation.
 bool is_variant() {
   return std::getenv("KEEL_CPU_GUARD") != nullptr || std::getenv("KEEL_VALIDATE") != nullptr;
 }
@@ -63,7 +63,7 @@ class ProgramTest : public testing::Test {
     std::ifstream file(folder_ / name, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // A training of a moment.
+  // Arguments of a very short training.
   std::string quick(const std::string& more) const {
     return "--text " + path("text") +
            " --layers 1 --width 16 --heads 2 --context 16 --batch 4 --warmup 2 --report-every 5 "
@@ -102,7 +102,7 @@ TEST_F(ProgramTest, TrainsStopsAndGoesOn) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
 
-// As a Kubernetes pod has them.
+// Variables as in a Kubernetes pod.
 TEST_F(ProgramTest, StrayVariablesOfALauncherMakeNoRanks) {
   const Outcome outcome =
       run_program(quick("--steps 1"), {}, "RANK=0 WORLD_SIZE=4 MASTER_PORT=29500");
@@ -115,7 +115,7 @@ TEST_F(ProgramTest, KeepsTheCheckpointBeforeWeightsThatAreNotFinite) {
   const std::string arguments = quick("--model llama --checkpoint " + path("run.safetensors"));
   Outcome outcome = run_program(arguments + " --steps 2");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
-  // Somebody's tool wrote a NaN into it.
+  // Simulates a tool that wrote a NaN into the file.
   std::fstream file(folder_ / "run.safetensors", std::ios::binary | std::ios::in | std::ios::out);
   const std::string nan("\0\0\xc0\x7f", 4);
   file.seekp(-4, std::ios::end);
@@ -164,7 +164,7 @@ TEST_F(ProgramTest, KeepsTheResultsBeforeARunThatDoesNothing) {
 }
 
 TEST_F(ProgramTest, WritesTheStepsOfARunThatFails) {
-  // The weights are to replace a folder, which nobody tries before the end.
+  // The export cannot replace a folder; the program only tries at the end.
   fs::create_directories(path("out/model.safetensors"));
   const Outcome outcome = run_program(quick("--steps 5 --json " + path("run.json") + " --svg " +
                                             path("run.svg") + " --export " + path("out")));
@@ -209,10 +209,10 @@ TEST_F(ProgramTest, ProcessesDoWhatDevicesOfOneDo) {
   EXPECT_NE(outcome.output.find("--dump"), std::string::npos) << outcome.output;
 }
 
-// Of each backend by itself, and beside the CPU.
+// Runs on each backend alone, and together with the CPU.
 class ProgramOnChip : public ProgramTest, public testing::WithParamInterface<const char*> {
  protected:
-  // For the program to find the chip: where the emulated libraries of CUDA are.
+  // Variables that let the program find the chip: the location of the emulated CUDA libraries.
   static std::string settings() {
     if (std::string(GetParam()) != "cuda") return {};
     return "KEEL_EMULATED_CUDA=devices=1 KEEL_CUDA_LIBRARY_FOLDER=" + programs() +

@@ -30,12 +30,12 @@ ordered_json or_null(std::optional<double> value) {
   return value ? ordered_json(*value) : ordered_json();
 }
 
-// "45.6 %", of what could be measured.
+// Returns "45.6 %", or "not measured".
 std::string percent(std::optional<double> share) {
   return share ? fmt::format("{:.1f} %", 100 * *share) : "not measured";
 }
 
-// Columns of the terminal; 80 where it does not say.
+// Returns the terminal's columns; 80 if unknown.
 size_t terminal_columns() {
   winsize size = {};
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
@@ -117,7 +117,7 @@ std::string progress_line(const Interval& interval, int64_t steps, size_t column
 }
 
 void Progress::show(const Interval& interval) const {
-  // On a terminal one line, drawn over the one before: a longer one would wrap and scroll.
+  // On a terminal each line replaces the previous one: a longer line would wrap and scroll.
   const std::string line = progress_line(interval, steps_, terminal_ ? terminal_columns() - 1 : 0);
   if (!terminal_) {
     std::printf("%s\n", line.c_str());
@@ -194,7 +194,7 @@ void write_json(std::ostream& out, const Report& report) {
   } else {
     all["failure"] = report.failure;
   }
-  // A failure may name a file whose name is no UTF-8.
+  // The failure may contain a file name that is not UTF-8.
   out << all.dump(/*indent=*/2, ' ', false, ordered_json::error_handler_t::replace) << '\n'
       << std::flush;
 }

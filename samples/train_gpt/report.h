@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program tells: a line of progress, the results, and all of it as JSON.
+// Reports of the program: a progress line, the results, and everything as JSON.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_REPORT_H_
 #define KEEL_SAMPLES_TRAIN_GPT_REPORT_H_
 
@@ -16,19 +16,19 @@ namespace train_gpt {
 
 struct DeviceReport {
   std::string name;      // "vulkan:0"
-  std::string hardware;  // what the vendor calls it
+  std::string hardware;  // the vendor's name
   uint32_t chip;         // several devices may be one chip
-  // Operations a second of products alone; none where they could not be measured.
+  // Operations per second of matrix products alone; nothing if not measured.
   std::optional<double> roof;
 };
 
-// Mean over the steps since the last one.
+// Means over the steps since the previous interval.
 struct Interval {
   int64_t step;
   double loss;           // bits per byte
   double gradient_norm;  // of the last step
   double tokens_per_second;
-  std::optional<double> utilization;  // of the devices' roofs together: MFU
+  std::optional<double> utilization;  // fraction of the devices' total roof: MFU
   double seconds_left;
 };
 
@@ -37,22 +37,22 @@ struct Report {
   TrainingSettings settings;
   int64_t parameters = 0;
   int64_t text_bytes = 0;
-  uint64_t activation_bytes = 0;  // a device's
-  int64_t first_step = 1;         // later than 1 where a training was resumed
+  uint64_t activation_bytes = 0;  // of one device
+  int64_t first_step = 1;         // above 1 if training was resumed
   std::vector<DeviceReport> devices;
   std::vector<StepResult> steps;
   std::vector<Interval> intervals;
   double seconds = 0;
-  std::string failure;  // why the run failed; empty: it did not
-  // What follows, a run that failed has not.
+  std::string failure;  // why the run failed; empty on success
+  // The following members are unset if the run failed.
   double held_out_bits_per_byte = 0;
   std::string prompt;
   std::string sample;
 
-  std::optional<double> roof() const;  // of all chips; none where one has none
-  // Of |steps|[first] and those behind it.
+  std::optional<double> roof() const;  // sum over the chips; nothing if one is missing
+  // Returns the interval that starts at |steps|[first].
   Interval interval(size_t first) const;
-  // Of the whole run but its first step, which compiles.
+  // Over the whole run except its first step, which compiles kernels.
   double tokens_per_second() const;
   std::optional<double> utilization() const;
 
@@ -60,11 +60,11 @@ struct Report {
   std::optional<double> utilization_at(double tokens_a_second) const;
 };
 
-// Of an interval, at most |columns| wide: with a bar where there is room for one. |columns| 0: as
-// wide as it is, without a bar.
+// Returns an interval's line, at most |columns| wide, with a progress bar if there is room.
+// |columns| 0: any width, no bar.
 std::string progress_line(const Interval& interval, int64_t steps, size_t columns);
 
-// Shows intervals of a run: on a terminal a bar in place, else one line each.
+// Shows intervals during a run: a bar updated in place on a terminal, else one line each.
 class Progress {
  public:
   explicit Progress(int64_t steps);

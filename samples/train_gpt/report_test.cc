@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training says of itself.
+// Tests the reports of a training.
 #include "samples/train_gpt/report.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace train_gpt {
 namespace {
 
-// Of a long training of a large model.
+// An interval of a long training of a large model.
 const Interval kLarge = {99000, 12.345, 1234.56, 1234567, 0.456, 59999};
 
 bool has(const std::string& text, const std::string& part) {

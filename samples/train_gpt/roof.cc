@@ -14,10 +14,10 @@ constexpr int64_t kSmallest = 256;
 constexpr int64_t kLargest = 8192;
 constexpr int kRepeats = 4;
 constexpr int kRounds = 3;
-// A product that takes so long is bound by nothing but arithmetic.
+// A product of this duration is bound by arithmetic only.
 constexpr double kLongEnough = 0.01;
 
-// Numbers of both signs: chips are faster on zeroes than on anything that one would multiply.
+// Numbers of both signs: chips multiply zeroes faster than real data.
 template <typename Scalar, typename Convert>
 std::vector<Scalar> noise(int64_t count, Convert&& convert) {
   std::vector<Scalar> values(static_cast<size_t>(count));
@@ -29,7 +29,7 @@ std::vector<Scalar> noise(int64_t count, Convert&& convert) {
   return values;
 }
 
-// Seconds of one product of |size|, the best of some rounds.
+// Returns the seconds of one product of |size|, the best of several rounds.
 template <typename Scalar, typename Convert>
 double time_product(keel::Stream& stream, int64_t size, Convert&& convert) {
   const keel::Device device = stream.device();
@@ -45,7 +45,7 @@ double time_product(keel::Stream& stream, int64_t size, Convert&& convert) {
       KEEL_OP_MATMUL, {a.tensor(dtype, {size, size}), b.tensor(dtype, {size, size}), nullptr},
       {c.tensor(KEEL_FLOAT32, {size, size})},
       {/*trans_a=*/0, /*trans_b=*/1, /*alpha=*/1.0, /*beta=*/0.0, /*activation=*/0});
-  product.run(stream);  // compiles what there is to compile
+  product.run(stream);  // compiles kernels
   stream.synchronize();
   double best = 1e30;
   for (int round = 0; round < kRounds; ++round) {

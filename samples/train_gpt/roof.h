@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast a device multiplies matrices when it does nothing else.
+// Measures a device's peak rate for matrix products.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_ROOF_H_
 #define KEEL_SAMPLES_TRAIN_GPT_ROOF_H_
 
@@ -9,8 +9,9 @@
 
 namespace train_gpt {
 
-// Operations a second of a square product as large as the device takes to be at its best; of the
-// dtypes that training with |precision| has. What training's own rate is held against: MFU.
+// Returns the best rate, in operations per second, of square products of 256, 512, ... up to 8192
+// rows, ending at the first size that takes over 10 ms. The dtypes are those of training with
+// |precision|. MFU is the rate of training divided by this rate.
 double measure_product_roof(keel::Device device, Precision precision);
 
 }  // namespace train_gpt

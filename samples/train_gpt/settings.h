@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a model is trained.
+// The settings of a training.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_SETTINGS_H_
 #define KEEL_SAMPLES_TRAIN_GPT_SETTINGS_H_
 
@@ -20,8 +20,8 @@ struct TrainingSettings {
   OptimizerSettings optimizer;
 };
 
-// One line of JSON, whose keys are the command line's options where there are such, and back, but
-// for the seed; the latter throws std::runtime_error.
+// Convert to one line of JSON and back, without the seed. Keys are named like the command line's
+// options where there is an option. settings_from_json throws std::runtime_error.
 nlohmann::ordered_json json_of(const TrainingSettings& settings);
 std::string to_json(const TrainingSettings& settings);
 TrainingSettings settings_from_json(const std::string& text);

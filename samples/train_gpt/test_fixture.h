@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of this folder share: models of a size that the CPU takes in milliseconds.
+// Shared by the tests of this folder: models small enough for milliseconds on the CPU.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_TEST_FIXTURE_H_
 #define KEEL_SAMPLES_TRAIN_GPT_TEST_FIXTURE_H_
 
@@ -16,7 +16,8 @@
 
 namespace train_gpt {
 
-// Any backend's first device, for kernels of other chips to be tested through whole models.
+// Returns the first device of backend $KEEL_TEST_BACKEND, else of the CPU, so that whole models can
+// test other chips' kernels.
 inline keel::Device test_device() {
   const char* backend = std::getenv("KEEL_TEST_BACKEND");
   return keel::Device::find(backend == nullptr ? "cpu" : backend);
@@ -34,7 +35,7 @@ inline ModelConfig tiny_config(Architecture architecture) {
   return config;
 }
 
-// Text with something to learn.
+// Returns text with a learnable pattern.
 inline std::string lines_of_text(int count) {
   std::string text;
   for (int i = 0; i < count; ++i) text += "line " + std::to_string(i * i) + " of the text\n";
@@ -45,7 +46,7 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// A folder that ends with it.
+// A temporary folder; the destructor deletes it.
 class Folder {
  public:
   Folder() {
@@ -63,7 +64,7 @@ class Folder {
   std::filesystem::path path_;
 };
 
-// What |call| throws as an |Exception|; empty if it does not.
+// Returns the message of the |Exception| that |call| throws; empty if none.
 template <typename Exception, typename Call>
 std::string message_of(Call&& call) {
   try {

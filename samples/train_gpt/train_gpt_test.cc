@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trainings: what they learn, and that they go on where they stopped.
+// Tests trainings: learning, and resuming after a stop.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -31,7 +31,7 @@ struct HostBatch {
   std::vector<int32_t> tokens, labels;
 };
 
-// Bytes 0 to 250 and again: a token tells where it stands.
+// Bytes 0 to 250, repeated: a token shows its position.
 std::string counting_text(int64_t size) {
   std::string text;
   for (int64_t i = 0; i < size; ++i) text.push_back(static_cast<char>(i % 251));
@@ -61,7 +61,7 @@ TEST(Corpus, LabelIsTheNextToken) {
 }
 
 TEST(Corpus, EpochHasEveryBlockOnceInAnOrderOfItsOwn) {
-  const Corpus corpus(counting_text(251), 8);  // each byte stands in one place
+  const Corpus corpus(counting_text(251), 8);  // each byte is at one position
   const int64_t blocks = corpus.sequences_of_epoch();
   std::vector<std::vector<int32_t>> orders;
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
@@ -101,7 +101,7 @@ class TrainerTest : public ArchitectureTest {
     settings_.optimizer.learning_rate = 1e-2;
     settings_.optimizer.warmup = 5;
   }
-  // Beside the CPU, the emulated chip.
+  // Adds the emulated chip to the CPU.
   static void SetUpTestSuite() { setenv("KEEL_SIM_DEVICES", "1", /*overwrite=*/0); }
 
   Trainer trainer(const std::vector<keel::Device>& devices) const {
@@ -119,7 +119,7 @@ class TrainerTest : public ArchitectureTest {
     std::vector<double> losses;
     for (int i = 0; i < 3; ++i) losses.push_back(whole.train_step().loss);
 
-    settings_.seed = 99;  // the checkpoint's counts
+    settings_.seed = 99;  // the checkpoint's seed is used
     Trainer resumed = trainer(devices);
     resumed.restore(load_checkpoint(path, layout_));
     EXPECT_EQ(resumed.step(), 3);
@@ -133,7 +133,7 @@ class TrainerTest : public ArchitectureTest {
     EXPECT_TRUE(same_bits(got.first_moment, want.first_moment));
     EXPECT_TRUE(same_bits(got.second_moment, want.second_moment));
   }
-  // Of a checkpoint without tensors that has |changes| in its metadata.
+  // Returns the message for a checkpoint without tensors and with |changes| in its metadata.
   std::string refusal(const Metadata& changes) const {
     Metadata metadata = {{"format", "keel train_gpt 1"},
                          {"model", to_json(layout_.config())},
@@ -180,7 +180,7 @@ TEST_P(TrainerTest, ClipsTheGradient) {
   EXPECT_NEAR(std::sqrt(sum), 0.01, 1e-4);
 }
 
-// As the backward pass of a loss that is finite may.
+// The backward pass of a finite loss may produce such a gradient.
 TEST_P(TrainerTest, StopsAtAGradientThatIsNotFinite) {
   const float nan = std::nanf("");
   const Trainer::Observer poison = [&](Trainer& trainer) {
@@ -197,7 +197,8 @@ TEST_P(TrainerTest, StopsAtAGradientThatIsNotFinite) {
   }
 }
 
-// Of a byte that the text has not: no loss and no gradient of a Llama knows of it.
+// NaN in the row of a byte that is not in the text: no loss or gradient of a Llama depends on this
+// row.
 TEST_P(TrainerTest, HasNoStateThatIsNotFinite) {
   Trainer learner = trainer();
   const Parameter& tokens = layout_.all()[layout_.ids().tokens];
@@ -218,7 +219,7 @@ TEST_P(TrainerTest, ResumesToTheBit) {
   }
 }
 
-// Gradients cross between them through the host.
+// Gradients are exchanged through the host.
 TEST_P(TrainerTest, ChipsOfTwoVendorsDoWhatOneDoes) {
   Trainer one = trainer();
   Trainer two = trainer({keel::Device::find("cpu"), keel::Device::find("sim")});
@@ -227,7 +228,7 @@ TEST_P(TrainerTest, ChipsOfTwoVendorsDoWhatOneDoes) {
 }
 
 TEST_P(TrainerTest, TwoRanksDoWhatOneDoesWithTheBatchOfBoth) {
-  settings_.optimizer.clip = 0;  // it would overwrite the gradient
+  settings_.optimizer.clip = 0;  // clipping would overwrite the gradient
   Trainer one = trainer();
   Trainer two = trainer(2);
   const auto gradient_of = [&](Trainer& trainer, size_t rank) {
@@ -250,7 +251,7 @@ TEST_P(TrainerTest, TwoRanksDoWhatOneDoesWithTheBatchOfBoth) {
   for (int i = 0; i < 4; ++i) EXPECT_NEAR(two.train_step().loss, one.train_step().loss, 2e-3);
 }
 
-// The other may still read what the caller is about to free.
+// The other device may still read memory that the caller is about to free.
 TEST_P(TrainerTest, WaitsForAllDevicesWhenOneFails) {
   Trainer learner = trainer(2);
   keel::Gate failed;
@@ -348,7 +349,7 @@ TEST_P(TrainerTest, CheckpointsHaveTheSettings) {
   EXPECT_NE(refusal_of("bf16", "fp8").find("unknown precision fp8"), std::string::npos);
 }
 
-// One that was taken made the search for its place in the data endless.
+// Accepting such a position made the search for its place in the data endless.
 TEST_P(TrainerTest, RefusesPositionsThatNoTrainingReaches) {
   for (const char* key : {"step", "next_sequence"}) {
     for (const char* lie : {"-1", "9223372036854775807", "9007199254740993", "1e3"}) {
@@ -402,7 +403,7 @@ TEST(Config, RefusesWhatIsNoNumber) {
 TEST(Config, CountsOperations) {
   ModelConfig config = tiny_config(Architecture::kGpt2);
   config.layers = 1;
-  // Four matrices of 16 x 16, two of 16 x 24, a head of 16 x 256; 4.5 keys a query.
+  // Four matrices of 16 x 16, two of 16 x 24, a head of 16 x 256; 4.5 keys per query.
   const double forward = 2.0 * (4 * 16 * 16 + 2 * 16 * 24 + 16 * 256) + 4 * 16 * 4.5;
   EXPECT_DOUBLE_EQ(training_flops_per_token(config), 3 * forward);
 }

@@ -15,8 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Chips round AdamW in ways of their own, so copies of the weights drift apart by units in the
-// last place; taking rank 0's from time to time keeps them one model.
+// Chips round AdamW differently, so copies of the weights drift apart by units in the last place.
+// Copying rank 0's weights from time to time keeps the copies one model.
 constexpr int64_t kAlignEvery = 100;
 
 }  // namespace
@@ -106,8 +106,8 @@ void Trainer::check_finite(const TrainingState& state) const {
 
 StepResult Trainer::train_step(const Observer& observe) {
   const Clock::time_point start = Clock::now();
-  // A token counts 1 / tokens wherever it is worked on, so the sum of the devices' gradients is
-  // the gradient of the whole batch.
+  // A token counts 1 / tokens on any device, so the sum of the devices' gradients is the gradient
+  // of the whole batch.
   const double scale = 1.0 / static_cast<double>(settings_.batch * layout_.config().context);
   complete([&] { enqueue_step(scale, observe); });
   ++step_;
@@ -116,7 +116,8 @@ StepResult Trainer::train_step(const Observer& observe) {
   const StepResult result = {step_, figures.loss * scale,
                              std::sqrt(static_cast<double>(figures.squared_norm)),
                              std::chrono::duration<double>(Clock::now() - start).count()};
-  // The loss is that of the weights before the step; what they are now, the gradient tells.
+  // The loss belongs to the weights before the step; the gradient shows whether the new weights are
+  // valid.
   const bool has_loss = std::isfinite(result.loss);
   if (!has_loss || figures.found != 0 || !std::isfinite(result.gradient_norm)) {
     throw std::runtime_error(std::string(has_loss ? "the gradient" : "the loss") +
@@ -204,7 +205,7 @@ void Trainer::complete(const std::function<void()>& enqueue) {
     }
   };
   attempt(enqueue);
-  // Ranks whose peer was not enqueued would wait for it until their timeout.
+  // After a failed enqueue, other ranks would wait for this rank until their timeout.
   if (failure) attempt([&] { ranks_[0].abort(); });
   for (const auto& worker : workers_) attempt([&] { worker->stream.synchronize(); });
   if (failure) std::rethrow_exception(failure);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data-parallel training: the same model on every device, each with its part of the batch. The
-// devices may be those of several processes.
+// devices may belong to several processes.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_TRAINER_H_
 #define KEEL_SAMPLES_TRAIN_GPT_TRAINER_H_
 
@@ -24,48 +24,51 @@ namespace train_gpt {
 struct StepResult {
   int64_t step;          // counts from 1
   double loss;           // mean, nats per byte
-  double gradient_norm;  // before it was clipped
+  double gradient_norm;  // before clipping
   double seconds;
 };
 
-// Two trainers of the same settings see the same batches, however many devices they have. One
-// thread drives all devices: it enqueues every device's work before it waits for any.
+// Two trainers with the same settings see the same batches, for any number of devices. One thread
+// drives all devices: it enqueues every device's work before it waits for any device.
 class Trainer {
  public:
-  // |corpus| and |layout| outlive the trainer. |settings|.batch is a multiple of the devices.
+  // |corpus| and |layout| must outlive the trainer. |settings|.batch is a multiple of the number of
+  // devices.
   Trainer(std::span<const keel::Device> devices, const Corpus& corpus,
           const ParameterLayout& layout, const TrainingSettings& settings);
-  // The same with |ranks|, one a device and one behind the other, of a communicator that has those
-  // of other processes too. These do the same then, with the same corpus, layout and settings.
+  // For a communicator across processes: |ranks| are this process's ranks, consecutive, one per
+  // device. The other processes construct a trainer likewise, with the same corpus, layout and
+  // settings.
   Trainer(std::span<const keel::Device> devices, std::vector<keel::Communicator> ranks,
           const Corpus& corpus, const ParameterLayout& layout, const TrainingSettings& settings);
 
   int64_t step() const { return step_; }              // steps done
   size_t workers() const { return workers_.size(); }  // devices of this process
-  // Of several processes, one alone: the others have the same weights, and nothing else to tell.
+  // True in one process only: the others have the same weights and need not report.
   bool is_first() const { return first_rank_ == 0; }
 
-  // Forgets what was learned for |state|, of load_checkpoint; throws std::invalid_argument where
-  // that is of another text. The seed becomes the state's.
+  // Replaces the training state by |state|, from load_checkpoint, including its seed. Throws
+  // std::invalid_argument if |state| belongs to another text.
   void restore(const TrainingState& state);
-  // Sets the weights alone.
+  // Sets only the weights.
   void set_values(std::span<const float> values);
-  // For save_checkpoint; all processes take part. All devices have rank 0's state then, to the bit:
-  // so a training that is resumed does what the one that went on does, also where chips round in
-  // ways of their own. Throws std::runtime_error, naming the parameter, where one of it is not
-  // finite: a state that no training can go on from should replace no other.
+  // Returns the state for save_checkpoint; all processes take part. Copies rank 0's state to all
+  // devices, bit for bit, so that a resumed training equals the continued one, even if chips round
+  // differently. Throws std::runtime_error, naming the parameter, if a value is not finite: an
+  // unusable state must not replace an older one.
   TrainingState state();
 
-  // Sees all that the step calculated before the optimizer changes anything of it.
+  // Called in each step after the gradients and before the optimizer changes any value.
   using Observer = std::function<void(Trainer&)>;
-  // One step. Throws std::runtime_error when the loss or the gradient is not finite any more;
-  // the weights are lost then.
+  // Runs one step. Throws std::runtime_error when the loss or the gradient is no longer finite; the
+  // weights are lost then.
   StepResult train_step(const Observer& observe = {});
 
-  // Mean bits per byte of the first |sequences| of the held-out text, on the first device.
+  // Returns the mean bits per byte of the first |sequences| held-out sequences, on the first
+  // device.
   double held_out_bits_per_byte(int64_t sequences);
 
-  // To look at, or to write text with; of this process's devices.
+  // This process's devices, for inspection or text generation.
   keel::Stream& stream(size_t worker = 0) { return workers_[worker]->stream; }
   Weights& weights(size_t worker = 0) { return workers_[worker]->weights; }
   Network& network(size_t worker = 0) { return workers_[worker]->network; }
@@ -86,17 +89,17 @@ class Trainer {
     Optimizer optimizer;
   };
 
-  // What a step tells the host.
+  // A step's results, copied to the host.
   struct Figures {
     float loss, squared_norm;
-    int32_t found;  // 1: an element of the gradient is not finite
+    int32_t found;  // 1: the gradient has an element that is not finite
   };
 
   void enqueue_step(double scale, const Observer& observe);
   void check_finite(const TrainingState& state) const;
   void align_replicas();
-  // Calls |enqueue| and waits for all devices, whatever it or one of them throws: the others may
-  // still read or write memory that goes with the caller. Throws the first failure.
+  // Calls |enqueue|, then waits for all devices even if |enqueue| or a device fails: the other
+  // devices may still access memory of the caller. Throws the first failure.
   void complete(const std::function<void()>& enqueue);
 
   const Corpus& corpus_;
@@ -104,7 +107,7 @@ class Trainer {
   TrainingSettings settings_;
   uint64_t text_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<keel::Communicator> ranks_;  // of the workers
+  std::vector<keel::Communicator> ranks_;  // the workers' ranks
   int64_t world_;                          // devices of all processes
   int64_t first_rank_;
   keel::Buffer figures_;  // pinned: Figures

@@ -14,7 +14,7 @@ Weights::Weights(keel::Stream& stream, const ParameterLayout& layout, Precision 
     rounded_ =
         keel::Buffer::of<keel::bfloat16_t>(stream.device(), static_cast<uint64_t>(layout.size()));
   }
-  stream_.fill(gradient_, 0.0F);  // the gaps between the tensors, which nothing writes
+  stream_.fill(gradient_, 0.0F);  // zeroes the gaps between tensors, which are never written
 }
 
 void Weights::upload(std::span<const float> values) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = a x + y with a kernel of the user's own, on every device that runs one: the same
-// launch for each, in whatever format the device takes. |argv[1]|: the folder with the
-// binaries saxpy.so and saxpy.spv.
+// Computes y = a x + y with a user's kernel on every device that can run one. The launch is the
+// same for each device; only the binary format differs. |argv[1]|: the folder with the binaries
+// saxpy.so and saxpy.spv.
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -13,13 +13,13 @@
 
 namespace {
 
-constexpr uint32_t kCount = 1'000'003;  // no multiple of the block
+constexpr uint32_t kCount = 1'000'003;  // not a multiple of the block
 constexpr uint32_t kBlock = 256;
 
 struct Binary {
   keel_binary_format format;
   const char* file;
-  const char* kernel;  // GLSL has no other name for it than main
+  const char* kernel;  // in GLSL always main
 };
 constexpr Binary kBinaries[] = {{KEEL_BINARY_SPIRV, "saxpy.spv", "main"},
                                 {KEEL_BINARY_SHARED_OBJECT, "saxpy.so", "saxpy"}};
@@ -34,7 +34,7 @@ struct Loaded {
   keel::Module module;
 };
 
-// The first binary that is there and that |device| takes.
+// Returns the first existing binary that |device| accepts.
 std::optional<Loaded> load(keel::Device device, const std::string& folder) {
   for (const Binary& binary : kBinaries) {
     const std::vector<char> bytes = read(folder + "/" + binary.file);
@@ -48,7 +48,7 @@ std::optional<Loaded> load(keel::Device device, const std::string& folder) {
   return std::nullopt;
 }
 
-// The number of elements that are wrong.
+// Returns the number of wrong elements.
 uint32_t run_on(keel::Device device, const Loaded& loaded) {
   std::vector<float> x(kCount);
   std::vector<float> y(kCount);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// c = a + b on every device of this machine, checked against the host. The C++
-// interface: objects that own what they hold, and failures as exceptions.
+// Computes c = a + b on every device of this machine and checks the result on the host. Uses the
+// C++ interface: objects own their resources, and failures are exceptions.
 #include <cstdio>
 #include <exception>
 #include <keel/keel.hpp>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kCount = 1 << 20;
 
-// The number of elements that differ from |expected|.
+// Returns the number of elements that differ from |expected|.
 int64_t add_on(keel::Device device, const std::vector<float>& a, const std::vector<float>& b,
                const std::vector<float>& expected) {
   keel::Stream stream(device);
@@ -19,7 +19,7 @@ int64_t add_on(keel::Device device, const std::vector<float>& a, const std::vect
   const auto device_c = keel::Buffer::of<float>(device, kCount);
   std::vector<float> c(kCount);
 
-  // Enqueued in order; nothing here waits until synchronize.
+  // Enqueued in order; no call blocks until synchronize.
   stream.upload(device_a, a);
   stream.upload(device_b, b);
   keel::op(stream, KEEL_OP_ADD,
@@ -41,7 +41,7 @@ int run() {
   for (int64_t i = 0; i < kCount; ++i) {
     a[i] = static_cast<float>(i) * 0.25f;
     b[i] = 1.0f / static_cast<float>(i + 1);
-    expected[i] = a[i] + b[i];  // rounded once, as the operator is
+    expected[i] = a[i] + b[i];  // rounded once, like the operator
   }
 
   const std::vector<keel::Device> devices = keel::Device::all();

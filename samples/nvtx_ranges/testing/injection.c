@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a tool of Nvidia's injects into a program that uses NVTX, for a test: takes the place of
- * ranges and marks, and writes each to the file that NVTX_INJECTION_LOG names:
+/* A test's stand-in for the library that Nvidia's tools inject into a program with NVTX. Replaces
+ * ranges and marks, and writes each to the file named by NVTX_INJECTION_LOG:
  *   start ID NAME | end ID | mark PAYLOAD TEXT */
 #include <inttypes.h>
 #include <nvtx3/nvToolsExt.h>
@@ -26,7 +26,7 @@ static void mark(const nvtxEventAttributes_t* attributes) {
           attributes->message.ascii);
 }
 
-/* NVTX calls it once, by this name. 0: the tool cannot be used. */
+/* Called once by NVTX, which looks up this name. Returns 0 if the tool cannot be used. */
 __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
     NvtxGetExportTableFunc_t get_export_table) {
   const NvtxExportTableCallbacks* callbacks = get_export_table(NVTX_ETID_CALLBACKS);
