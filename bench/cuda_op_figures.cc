@@ -13,7 +13,7 @@
 
 #include "bench/cuda_figures.h"
 #include "bench/memory_operators.h"
-#include "bench/summing_ranks.h"
+#include "bench/reducing_ranks.h"
 
 namespace keel::bench {
 
@@ -137,7 +137,7 @@ void take_bridge(Figure& figure, Setup& setup) {
   const uint64_t bytes = uint64_t{setup.quick ? 1u : 256u} << 20;
   const Device cuda = *setup.cuda;
   const Device devices[] = {*setup.cpu, cuda};
-  SummingRanks ranks(devices, bytes / sizeof(float));
+  ReducingRanks ranks(devices, bytes / sizeof(float));
   // Warm-up, as in a program that repeats the call: the first calls run before the CPU's memory is
   // pinned for the GPU.
   const auto is_by_gpu = [&] {

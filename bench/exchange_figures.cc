@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "bench/figures.h"
-#include "bench/summing_ranks.h"
+#include "bench/reducing_ranks.h"
 
 namespace keel::bench {
 
@@ -116,7 +116,7 @@ class Exchange {
   void check_sums() { ranks_.check_sums(); }
 
  private:
-  SummingRanks ranks_;
+  ReducingRanks ranks_;
   double busy_ = 0;
   double wall_ = 0;
 };

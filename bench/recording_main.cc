@@ -39,14 +39,14 @@ keel::Request some_request() {
 std::unique_ptr<ControlSegment> make_segment() {
   keel::FileDescriptor file;
   std::unique_ptr<ControlSegment> segment;
-  if (!ControlSegment::create(kWorld, /*crowded=*/false, &file).ok() ||
+  if (!ControlSegment::create(kWorld, /*oversubscribed=*/false, &file).ok() ||
       !ControlSegment::map(file, &segment).ok()) {
     std::abort();
   }
   return segment;
 }
 
-// Same steps as Communicator::enqueue, Runner::write_post, Runner::compare and
+// Same steps as Communicator::enqueue, Runner::write_descriptor, Runner::compare and
 // Communicator::complete. Returns false if the fingerprints differ, which does not happen.
 [[gnu::always_inline]] inline bool record(FlightRecorder& recorder, ControlSegment& segment,
                                           uint64_t sequence, keel::Request& request,

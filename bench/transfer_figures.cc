@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/figures.h"
-#include "bench/summing_ranks.h"
+#include "bench/reducing_ranks.h"
 #include "bench/worker.h"
 
 namespace keel::bench {
@@ -66,9 +66,9 @@ std::vector<Figure> bridge_all_reduce(Setup& setup) {
   if (const std::string why = missing(setup); !why.empty()) return {Figure::skip(staged.name, why)};
   const Device devices[] = {*setup.cpu, *setup.vulkan};
   keel_comm_options options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
-  SummingRanks in_place(devices, kCount, &options);
+  ReducingRanks in_place(devices, kCount, &options);
   options.forbid_alias = 1;
-  SummingRanks through_staging(devices, kCount, &options);
+  ReducingRanks through_staging(devices, kCount, &options);
   Memcpy memory;
   // Each rank's bytes are copied to the host and the sum is copied back: 4 copies.
   const Contender contenders[] = {

@@ -86,8 +86,8 @@ TEST(CliDevices, JsonHasTheCpuAndItsClaims) {
   ASSERT_NE(cpu, nullptr) << result.out;
   EXPECT_EQ(cpu->at("type"), "cpu");
   EXPECT_GT(cpu->at("memory_bytes"), 0u);
-  EXPECT_NE(std::find(cpu->at("claims").begin(), cpu->at("claims").end(), "ops"),
-            cpu->at("claims").end());
+  EXPECT_NE(std::find(cpu->at("capabilities").begin(), cpu->at("capabilities").end(), "ops"),
+            cpu->at("capabilities").end());
   const json* backend = find_named(out.at("backends"), "name", "cpu");
   ASSERT_NE(backend, nullptr);
   EXPECT_EQ(backend->at("status"), "KEEL_OK");

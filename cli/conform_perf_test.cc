@@ -30,7 +30,7 @@ TEST(ConformPerfTest, JsonHasEachFigureWithItsRoof) {
   std::filesystem::remove(file);
   EXPECT_EQ(report.at("format"), 1);
   EXPECT_EQ(report.at("device"), "cpu:0");
-  EXPECT_TRUE(report.at("claims").is_array());
+  EXPECT_TRUE(report.at("capabilities").is_array());
   EXPECT_EQ(report.at("most_bytes"), 1 << 20);
   std::vector<std::string> names;
   for (const json& figure : report.at("figures")) {

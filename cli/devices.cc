@@ -68,14 +68,14 @@ const char* type_name(keel_device_type type) {
 }
 
 // Returns abi.h's capability names, in the order of their bits.
-std::vector<std::string> claim_names(uint64_t claims) {
+std::vector<std::string> capability_names(uint64_t capabilities) {
   static constexpr const char* kNames[] = {
       "pinned",  "managed", "host_register", "host_alias",  "export",      "peer_copy",
       "async",   "timing",  "notify",        "priority",    "native_gate", "stream_alloc",
       "kernels", "ops",     "ccl",           "memory_info", "fill",        "pageable_async"};
   std::vector<std::string> names;
   for (uint32_t bit = 0; bit < 64; ++bit) {
-    if ((claims >> bit & 1u) == 0) continue;
+    if ((capabilities >> bit & 1u) == 0) continue;
     names.push_back(bit < std::size(kNames) ? kNames[bit] : fmt::format("bit_{}", bit));
   }
   return names;
@@ -124,7 +124,7 @@ Json to_json(const DeviceRow& row) {
   json["alignment"] = info.alignment;
   json["compute_units"] = info.compute_units;
   json["hardware_queues"] = info.hardware_queues;
-  json["claims"] = claim_names(info.claims);
+  json["capabilities"] = capability_names(info.capabilities);
   if (row.health) {
     json["health"] = {{"ok", row.health->ok != 0},
                       {"throttled", row.health->throttled != 0},
@@ -154,7 +154,7 @@ std::string device_text(const DeviceRow& row, bool is_first_way) {
                                  info.architecture, memory_text(info.memory_bytes), info.name)
                    : fmt::format("  also    {}, which calls it {}\n", row.name, info.name);
   text += fmt::format("  driver  {}\n", info.driver[0] == '\0' ? "unknown" : info.driver);
-  text += fmt::format("  claims  {}\n", join(claim_names(info.claims)));
+  text += fmt::format("  capabilities  {}\n", join(capability_names(info.capabilities)));
   if (row.health) text += fmt::format("  health  {}\n", health_text(*row.health));
   return text;
 }

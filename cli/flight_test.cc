@@ -87,12 +87,12 @@ TEST(FlightFindings, TheEndedAndTheMissing) {
 
 // One of a job's two ranks, in its own process: both ranks broadcast, then only rank 0 calls an
 // all_reduce. Writes a byte to |ready|, then waits to be killed.
-[[noreturn]] void run_rank(int rank, const std::string& meeting, int ready) {
+[[noreturn]] void run_rank(int rank, const std::string& rendezvous, int ready) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const std::string number = std::to_string(rank);
   for (const char* name : {"KEEL_RANK", "KEEL_LOCAL_RANK"}) setenv(name, number.c_str(), 1);
   for (const char* name : {"KEEL_WORLD", "KEEL_LOCAL_WORLD"}) setenv(name, "2", 1);
-  setenv("KEEL_MEETING", meeting.c_str(), 1);
+  setenv("KEEL_BOOTSTRAP", rendezvous.c_str(), 1);
   setenv("KEEL_BACKENDS", "cpu", 1);
   try {
     const Runtime runtime;

@@ -137,7 +137,7 @@ class Signals {
   Fd fd_;
 };
 
-std::string meeting_name() {
+std::string rendezvous_name() {
   std::array<unsigned char, 16> bytes;
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
     throw_errno("getrandom");
@@ -154,7 +154,7 @@ std::string signal_text(int signal) {
 
 class Job {
  public:
-  explicit Job(const LocalJob& job) : job_(job), meeting_(meeting_name()) {}
+  explicit Job(const LocalJob& job) : job_(job), rendezvous_(rendezvous_name()) {}
   ~Job() {
     if (running_ > 0) signal_all(SIGKILL);
     for (const pid_t pid : pids_) {
@@ -195,7 +195,7 @@ class Job {
     setenv("KEEL_WORLD", world.c_str(), 1);
     setenv("KEEL_LOCAL_RANK", std::to_string(rank).c_str(), 1);
     setenv("KEEL_LOCAL_WORLD", world.c_str(), 1);
-    setenv("KEEL_MEETING", meeting_.c_str(), 1);
+    setenv("KEEL_BOOTSTRAP", rendezvous_.c_str(), 1);
     // A terminal stops a background process group that reads from it.
     if (rank != 0 || isatty(STDIN_FILENO)) {
       const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -343,7 +343,7 @@ class Job {
   }
 
   const LocalJob& job_;
-  const std::string meeting_;
+  const std::string rendezvous_;
   Signals signals_;
   std::vector<pid_t> pids_;  // by rank; 0: ended
   uint32_t running_ = 0;

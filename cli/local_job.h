@@ -22,14 +22,15 @@ struct LocalJob {
 // Exit code of a job that exceeded its timeout.
 inline constexpr int kTimedOutCode = 124;
 
-// Runs |job| with KEEL_RANK, KEEL_WORLD, KEEL_LOCAL_RANK, KEEL_LOCAL_WORLD and KEEL_MEETING in the
-// environment of each process. The first failing process is named on stderr with the reason. After
-// a failure or the timeout, the remaining processes get SIGTERM, and SIGKILL |grace| later. Returns
-// the exit code of the first failed process (128 + the signal that killed the process; 127 if the
-// program cannot be started), kTimedOutCode after a timeout, 0 if all succeeded. SIGINT, SIGTERM
-// and SIGHUP are forwarded; a second signal kills the processes. When a process ends, the rest of
-// its process group is killed; all processes die if this one is killed. Throws std::runtime_error
-// if processes or pipes cannot be created. Call from the main thread, while no other thread exists.
+// Runs |job| with KEEL_RANK, KEEL_WORLD, KEEL_LOCAL_RANK, KEEL_LOCAL_WORLD and KEEL_BOOTSTRAP in
+// the environment of each process. The first failing process is named on stderr with the reason.
+// After a failure or the timeout, the remaining processes get SIGTERM, and SIGKILL |grace| later.
+// Returns the exit code of the first failed process (128 + the signal that killed the process; 127
+// if the program cannot be started), kTimedOutCode after a timeout, 0 if all succeeded. SIGINT,
+// SIGTERM and SIGHUP are forwarded; a second signal kills the processes. When a process ends, the
+// rest of its process group is killed; all processes die if this one is killed. Throws
+// std::runtime_error if processes or pipes cannot be created. Call from the main thread, while no
+// other thread exists.
 int run_local_job(const LocalJob& job);
 
 }  // namespace keel::cli

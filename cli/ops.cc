@@ -133,7 +133,7 @@ void print_markdown(const ListOptions& options) {
   const Session session(options.plugins);
   std::vector<Column> columns = support_columns(options.backend);
   std::erase_if(columns, [](const Column& column) {
-    return (column.device.info().claims & KEEL_CLAIM_OPS) == 0;
+    return (column.device.info().capabilities & KEEL_CAPABILITY_OPS) == 0;
   });
   for (const keel_backend_info& backend : backends()) {
     if (!options.backend.empty() && backend.name != options.backend) continue;

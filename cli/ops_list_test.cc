@@ -51,8 +51,8 @@ Presence presence(const std::string& name) {
   if (result.exit_code != 0) return {{}, result.error};
   const json out = json::parse(result.out);
   if (const json* device = find_named(out.at("devices"), "name", name + ":0")) {
-    const json& claims = device->at("claims");
-    if (std::find(claims.begin(), claims.end(), "ops") != claims.end()) {
+    const json& capabilities = device->at("capabilities");
+    if (std::find(capabilities.begin(), capabilities.end(), "ops") != capabilities.end()) {
       return {device->at("description"), {}};
     }
     return {{}, "its device has no operators"};

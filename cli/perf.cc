@@ -54,8 +54,8 @@ bool starts_processes(const PerfOptions& options) {
   auto launch = KEEL_STRUCT_INIT(keel_launch_info, KEEL_STRUCT_LAUNCH_INFO);
   if (find_launch(&launch)) return false;
   // Otherwise a process started by this command would start processes again, without end.
-  if (std::getenv("KEEL_MEETING") != nullptr) {
-    throw std::runtime_error("KEEL_MEETING is set, and no launcher's variables are found");
+  if (std::getenv("KEEL_BOOTSTRAP") != nullptr) {
+    throw std::runtime_error("KEEL_BOOTSTRAP is set, and no launcher's variables are found");
   }
   return true;
 }

@@ -40,7 +40,7 @@ class PerfTeam {
   uint32_t waiting_ = 0;
   uint64_t round_ = 0;
   bool aborted_ = false;
-  // Values of the current meeting, and results of the last one.
+  // Values of the current rendezvous, and results of the last one.
   double max_ = 0;
   uint64_t sum_ = 0;
   double max_result_ = 0;

@@ -247,12 +247,12 @@ TEST(Perf, ExplainsTheBridgeBetweenIslands) {
   ASSERT_TRUE(told["lane"].is_object()) << told;
   const json& lane = told["lane"];
   EXPECT_EQ(lane["path"], "bridge");
-  EXPECT_EQ(lane["leg_bytes"]["out"], 4 << 20);
-  EXPECT_EQ(lane["leg_bytes"]["in"], 4 << 20);
+  EXPECT_EQ(lane["link_bytes"]["out"], 4 << 20);
+  EXPECT_EQ(lane["link_bytes"]["in"], 4 << 20);
   EXPECT_GE(lane["chunks_in_flight"], 2);
   EXPECT_GT(lane["step_bytes"], 0);
-  ASSERT_EQ(lane["legs_gb_per_s"].size(), 2u);
-  EXPECT_TRUE(lane["legs_gb_per_s"][1].is_null());
+  ASSERT_EQ(lane["links_gb_per_s"].size(), 2u);
+  EXPECT_TRUE(lane["links_gb_per_s"][1].is_null());
   ASSERT_EQ(lane["shares"].size(), 2u);
   EXPECT_NEAR(lane["shares"][0].get<double>() + lane["shares"][1].get<double>(), 1, 1e-3);
   EXPECT_TRUE(lane.contains("bound_ms"));

@@ -93,8 +93,8 @@ std::string PerfTuning::report() const {
   return text;
 }
 
-std::string PerfTuning::surroundings() const {
-  const Json& where = explained_["surroundings"];
+std::string PerfTuning::selection_key() const {
+  const Json& where = explained_["selection_key"];
   return fmt::format("{} {} {}", where["ranks"].get<uint32_t>(),
                      foreign_ ? "foreign" : where["reach"].get<std::string>(),
                      where["cores"].get<std::string>());
@@ -113,7 +113,7 @@ std::vector<std::string> PerfTuning::rules() const {
           end == sizes.end() ? "" : std::to_string(middle(std::prev(end)->first, end->first));
       if (chosen != kBuiltIn) {
         lines.push_back(
-            fmt::format("{} {}-{} {} {}", operation, first, last, surroundings(), chosen));
+            fmt::format("{} {}-{} {} {}", operation, first, last, selection_key(), chosen));
       }
       size = end;
     }
@@ -131,7 +131,7 @@ std::string PerfTuning::merged(const std::string& before) const {
     const std::vector<std::string> words = words_of(line);
     const bool is_measured =
         words.size() >= 6 && measured_.contains(words[0]) &&
-        fmt::format("{} {} {}", words[2], words[3], words[4]) == surroundings();
+        fmt::format("{} {} {}", words[2], words[3], words[4]) == selection_key();
     if (!is_measured) text += line + "\n";
   }
   for (const std::string& rule : rules()) text += rule + "\n";

@@ -55,7 +55,7 @@ class PerfTuning {
 
   const std::string& best(const Times& times) const;
   // Returns RANKS REACH CORES for the rules.
-  std::string surroundings() const;
+  std::string selection_key() const;
 
   Json explained_;
   bool foreign_;

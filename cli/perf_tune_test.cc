@@ -21,7 +21,7 @@ using keel::cli::testing::keel;
 using keel::cli::testing::Result;
 
 constexpr const char* kExplained = R"({"measured_table": "/nowhere/table",
-  "surroundings": {"ranks": 4, "reach": "alias", "cores": "enough"},
+  "selection_key": {"ranks": 4, "reach": "alias", "cores": "dedicated"},
   "foreign_buffers": {"all_gather": [{"way": "attach"}]},
   "candidates": {"all_reduce": ["eager", "ring"], "broadcast": ["eager"]},
   "algorithms": {"all_reduce": [{"to": 4096, "algorithm": "eager"}, {"algorithm": "direct"}],
@@ -64,9 +64,9 @@ TEST(PerfTuning, ReplacesWhatItMeasuredAndLeavesTheRest) {
   EXPECT_EQ(tuning.merged("keel-collectives 0\nwhatever\n"), "keel-collectives 1\n" + mine);
   EXPECT_EQ(tuning.merged("keel-collectives 1\n# of mine\n"
                           "all_reduce 1- 4 alias enough halving\n"
-                          "all_reduce 1- 8 alias crowded halving\n"
+                          "all_reduce 1- 8 alias oversubscribed halving\n"
                           "broadcast * 4 alias enough knomial\n"),
-            "keel-collectives 1\n# of mine\nall_reduce 1- 8 alias crowded halving\n"
+            "keel-collectives 1\n# of mine\nall_reduce 1- 8 alias oversubscribed halving\n"
             "broadcast * 4 alias enough knomial\n" +
                 mine);
 }

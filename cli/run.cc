@@ -21,7 +21,7 @@ void add_run_command(CLI::App& app, int* exit_code) {
   CLI::App* command = app.add_subcommand("run", "Start a job of several processes on this host");
   command->footer(
       "Each process finds KEEL_RANK, KEEL_WORLD, KEEL_LOCAL_RANK, KEEL_LOCAL_WORLD and\n"
-      "KEEL_MEETING in its environment, which keel_comm_init_env reads.\n"
+      "KEEL_BOOTSTRAP in its environment, which keel_comm_init_env reads.\n"
       "The first process that fails is named, ends the job, and gives its exit code;\n"
       "124: not done in time; 127: the program cannot be started; 128 + a signal.\n"
       "Examples:\n"

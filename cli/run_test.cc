@@ -49,25 +49,26 @@ bool dies(pid_t pid) {
 
 TEST(Run, EachProcessFindsItsPlace) {
   const std::string script =
-      "echo $KEEL_RANK $KEEL_WORLD $KEEL_LOCAL_RANK $KEEL_LOCAL_WORLD $KEEL_MEETING";
+      "echo $KEEL_RANK $KEEL_WORLD $KEEL_LOCAL_RANK $KEEL_LOCAL_WORLD $KEEL_BOOTSTRAP";
   const Result result = keel(run(script, {"-n", "3"}));
   ASSERT_EQ(result.exit_code, 0) << result.error;
   std::vector<std::string> all = lines(result.out);
   ASSERT_EQ(all.size(), 3u) << result.out;
   std::sort(all.begin(), all.end());
-  std::set<std::string> meetings;
+  std::set<std::string> names;
   for (int rank = 0; rank < 3; ++rank) {
     const std::string number = std::to_string(rank);
     const std::string place = number + " 3 " + number + " 3 ";
     ASSERT_EQ(all[rank].substr(0, place.size()), place);
-    const std::string meeting = all[rank].substr(place.size());
-    EXPECT_TRUE(meeting.size() >= 16 && meeting.size() <= 100) << meeting;
-    EXPECT_EQ(meeting.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz-"), std::string::npos)
-        << meeting;
-    meetings.insert(meeting);
+    const std::string rendezvous = all[rank].substr(place.size());
+    EXPECT_TRUE(rendezvous.size() >= 16 && rendezvous.size() <= 100) << rendezvous;
+    EXPECT_EQ(rendezvous.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz-"),
+              std::string::npos)
+        << rendezvous;
+    names.insert(rendezvous);
   }
-  EXPECT_EQ(meetings.size(), 1u);
-  EXPECT_FALSE(contains(keel(run(script, {"-n", "1"})).out, *meetings.begin()));
+  EXPECT_EQ(names.size(), 1u);
+  EXPECT_FALSE(contains(keel(run(script, {"-n", "1"})).out, *names.begin()));
 }
 
 // One process has all cores; as many processes as cores have one each, and so do more processes.

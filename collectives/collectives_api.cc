@@ -63,12 +63,12 @@ keel_status enqueue(keel_comm comm, keel_stream stream, Request request, const C
 // Calls a form without arrays.
 keel_status call(keel_comm comm, keel_stream stream, const CallArguments& arguments,
                  const void* send, void* receive) {
-  const auto usual = [&](const keel::epoch::Participant& who, keel_status* out_status) {
+  const auto usual = [&](const keel::epoch::EpochRecord& who, keel_status* out_status) {
     Communicator* found = keel::communicator_handles().peek(comm.id);
     keel::Stream* queue = keel::Runtime::opened().stream_handles().peek(stream.id);
     if (found == nullptr || queue == nullptr || keel::OpenGroup::any()) return false;
     Status status;
-    if (!found->call_at_once(arguments, send, receive, *queue, *who.remembered, &status)) {
+    if (!found->try_fast_path(arguments, send, receive, *queue, *who.remembered, &status)) {
       return false;
     }
     *out_status = status.ok() ? KEEL_OK : keel::report(status);

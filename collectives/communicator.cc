@@ -57,9 +57,9 @@ Communicator::Communicator(std::shared_ptr<Team> team, uint32_t rank, Ref<Device
       recorder_(
           FlightRecorder::create({context_.team().id(), rank, context_.world(), device_->name()})),
       timeout_ns_(options.timeout_ns),
-      impatience_(context_.segment().crowded()) {
-  context_.divided_sums = selection_.divided_sums();
-  context_.make_stage();
+      spin_(context_.segment().oversubscribed()) {
+  context_.reduce_scatter_chunks = selection_.reduce_scatter_chunks();
+  context_.make_staging();
 }
 
 Communicator::~Communicator() {
@@ -107,15 +107,15 @@ void Communicator::stop_running(bool was_taken) {
   call_thread();
 }
 
-Status Communicator::begin_task(std::function<Status(RankContext&, Patience&)> work,
+Status Communicator::begin_task(std::function<Status(RankContext&, WaitContext&)> work,
                                 Task* out_task) {
   Operation operation;
   operation.timeout_ns = timeout_ns_.load(std::memory_order_relaxed);
   operation.task = [this, work = std::move(work), out_task](RankContext& context,
-                                                            Patience& patience) {
+                                                            WaitContext& wait_context) {
     Status status;
     try {
-      status = work(context, patience);
+      status = work(context, wait_context);
     } catch (const std::bad_alloc& error) {
       status = tell_failure(team(), rank(), Status::no_memory(error));
     }
@@ -158,7 +158,8 @@ Status check_chunk_bytes(uint64_t bytes) {
 
 Status Communicator::enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<Device>& device,
                            const CommunicatorOptions& options, const Deadline& deadline,
-                           Ref<Communicator>* out_communicator, std::unique_ptr<Island> inherited) {
+                           Ref<Communicator>* out_communicator,
+                           std::unique_ptr<NativeGroup> inherited) {
   // Outlives the abort: a destroyed communicator leaves the team, and the peers would report the
   // departure.
   Ref<Communicator> made;
@@ -175,7 +176,7 @@ Status Communicator::enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<
 
 Status Communicator::enter_team(const std::shared_ptr<Team>& team, uint32_t rank,
                                 const Ref<Device>& device, const CommunicatorOptions& options,
-                                const Deadline& deadline, std::unique_ptr<Island> inherited,
+                                const Deadline& deadline, std::unique_ptr<NativeGroup> inherited,
                                 Ref<Communicator>* out_communicator) {
   Selection selection;
   if (rank == 0) {
@@ -183,10 +184,10 @@ Status Communicator::enter_team(const std::shared_ptr<Team>& team, uint32_t rank
     KEEL_RETURN_IF_ERROR(propose_selection(*team, options.table, &selection));
   }
   const std::atomic<bool> never{false};
-  Patience patience(deadline.remaining_ns(), never);
+  WaitContext wait_context(deadline.remaining_ns(), never);
   // The first barrier; the rank's own steps follow.
   team->segment().arrive(rank, 1);
-  const Status met = team->segment().await_step(1, patience);
+  const Status met = team->segment().await_step(1, wait_context);
   if (met.code() == KEEL_TIMED_OUT) {
     return failure(
         KEEL_TIMED_OUT, "{} did not get ready in time",
@@ -203,15 +204,15 @@ Status Communicator::enter_team(const std::shared_ptr<Team>& team, uint32_t rank
   return communicator.await(task);
 }
 
-Status Communicator::begin_islands(Task* out_task, std::unique_ptr<Island> inherited) {
-  if (!Islands::may_form(team())) return {};
+Status Communicator::begin_islands(Task* out_task, std::unique_ptr<NativeGroup> inherited) {
+  if (!Hierarchical::may_form(team())) return {};
   // Shared, since the function of a task must be copyable.
-  auto held = std::make_shared<std::unique_ptr<Island>>(std::move(inherited));
-  const auto form = [this, held](RankContext& context, Patience& patience) {
-    KEEL_RETURN_IF_ERROR(
-        Islands::form(context, device_, forbid_alias_, std::move(*held), patience, &islands_));
-    island_plan_ = islands_->plan();
-    if (!island_plan_->any()) islands_ = {};
+  auto held = std::make_shared<std::unique_ptr<NativeGroup>>(std::move(inherited));
+  const auto form = [this, held](RankContext& context, WaitContext& wait_context) {
+    KEEL_RETURN_IF_ERROR(Hierarchical::form(context, device_, forbid_alias_, std::move(*held),
+                                            wait_context, &islands_));
+    hierarchical_plan_ = islands_->plan();
+    if (!hierarchical_plan_->any()) islands_ = {};
     runner_.use(islands_.get());
     return Status();
   };
@@ -246,13 +247,13 @@ Status Communicator::split(int32_t color, int32_t key, const CommunicatorOptions
                            Ref<Communicator>* out_part) {
   std::shared_ptr<Team> part;
   uint32_t part_rank = 0;
-  std::unique_ptr<Island> island;
+  std::unique_ptr<NativeGroup> island;
   std::vector<Part> parts;
-  const auto work = [&](RankContext& context, Patience& patience) {
-    Status status = split_team(context, color, key, options.flags(*device_), patience, &part,
+  const auto work = [&](RankContext& context, WaitContext& wait_context) {
+    Status status = split_team(context, color, key, options.flags(*device_), wait_context, &part,
                                &part_rank, &parts);
     if (parts.empty() || !islands_) return status;
-    return islands_->split(device_, parts, status, options.timeout_ns, patience, &island);
+    return islands_->split(device_, parts, status, options.timeout_ns, wait_context, &island);
   };
   Task task;
   try {
@@ -278,8 +279,8 @@ void Communicator::run_next(std::unique_lock<std::mutex>& lock, Operation* scrat
   if (scratch->task) {
     // In a task, peers may wait for more than the rank's descriptors.
     team().segment().set_busy(rank(), true);
-    Patience patience(scratch->timeout_ns, cancelled_);
-    scratch->task(context_, patience);
+    WaitContext wait_context(scratch->timeout_ns, cancelled_);
+    scratch->task(context_, wait_context);
     scratch->task = {};
     team().segment().set_busy(rank(), false);
   } else {
@@ -348,9 +349,9 @@ void Communicator::serve() {
 Status Communicator::run(Operation& operation) {
   // Comes first: the span marks the thread as Keel's for observers.
   const HostSpan span(collective_name(operation.request.collective));
-  Patience patience(operation.timeout_ns, cancelled_);
+  WaitContext wait_context(operation.timeout_ns, cancelled_);
   if (!operation.refused.ok()) {
-    return runner_.refuse(operation.request, operation.refused, operation.entry, patience);
+    return runner_.refuse(operation.request, operation.refused, operation.entry, wait_context);
   }
   Status ready;
   {
@@ -362,7 +363,7 @@ Status Communicator::run(Operation& operation) {
     ControlSegment& segment = team().segment();
     const auto is_given_up = [&] { return segment.failed(); };
     segment.set_held(rank(), told_print(operation.request));
-    ready = patience.wait(operation.ready, is_given_up);
+    ready = wait_context.wait(operation.ready, is_given_up);
     segment.clear_held(rank());
     // The device's text would describe a wait unknown to the user.
     if (ready.code() == KEEL_TIMED_OUT) {
@@ -370,12 +371,12 @@ Status Communicator::run(Operation& operation) {
     }
     if (team().segment().failed()) return team().segment().failure_status();
   }
-  return runner_.run(operation.request, ready, operation.entry, patience, operation.posted,
+  return runner_.run(operation.request, ready, operation.entry, wait_context, operation.posted,
                      operation.sides);
 }
 
 void Communicator::complete(const Operation& operation, const Status& status) {
-  Hold& hold = *operation.hold;
+  HeldStream& hold = *operation.hold;
   {
     std::lock_guard lock(mutex_);
     ++operations_;
@@ -440,24 +441,25 @@ Communicator::Stats Communicator::stats() const {
   }
   stats.staged = context_.traffic();
   stats.in_place = context_.in_place();
-  stats.gave_way = context_.gave_way();
+  stats.preempted = context_.preempted();
   if (!islands_) return stats;
   stats.staged.to_host += islands_->staged().to_host;
   stats.staged.to_device += islands_->staged().to_device;
   stats.in_place += islands_->in_place();
-  stats.gave_way += islands_->gave_way();
+  stats.preempted += islands_->preempted();
   stats.native = islands_->operations();
   return stats;
 }
 
 std::string Communicator::explain_islands() {
-  return island_plan_ ? island_plan_->explain() : Islands::plan_without(team()).explain();
+  return hierarchical_plan_ ? hierarchical_plan_->explain()
+                            : Hierarchical::plan_without(team()).explain();
 }
 
 std::string Communicator::explain() {
   return explain_communicator(context_, timeout_ns_.load(std::memory_order_relaxed), selection_,
                               table_name_, explain_islands(),
-                              islands_ ? islands_->last_exchange() : nullptr);
+                              islands_ ? islands_->last_operation() : nullptr);
 }
 
 }  // namespace keel

@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/adaptive_spin.h"
+#include "collectives/call_cache.h"
 #include "collectives/flight/recorder.h"
-#include "collectives/impatience.h"
-#include "collectives/islands/islands.h"
-#include "collectives/known_calls.h"
+#include "collectives/hierarchical/hierarchical.h"
 #include "collectives/operation.h"
 #include "collectives/operation_queue.h"
 #include "collectives/rank_context.h"
@@ -44,7 +44,7 @@ struct CommunicatorOptions {
   bool urgent = false;
   TableSource table;  // rank 0's table applies to all ranks
 
-  // Returns the Attendee flags, of Team::kOfACommunicator, announced by a rank on |device|.
+  // Returns the PeerInfo flags, of Team::kOfACommunicator, announced by a rank on |device|.
   uint32_t flags(const Device& device) const;
 };
 
@@ -61,7 +61,7 @@ Status check_chunk_bytes(uint64_t bytes);
 // thread may drive several ranks. Small and short operations run within the call. Operations on a
 // stream with nothing in between share a gate: the second operation needs no proof from the device
 // of the end of the first.
-class Communicator final : public GateKeeper {
+class Communicator final : public GateOwner {
  public:
   // Requires a complete |team| with its chunk size set, and the same |selection| on all ranks.
   Communicator(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device,
@@ -73,7 +73,7 @@ class Communicator final : public GateKeeper {
   static Status enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<Device>& device,
                       const CommunicatorOptions& options, const Deadline& deadline,
                       Ref<Communicator>* out_communicator,
-                      std::unique_ptr<Island> inherited = nullptr);
+                      std::unique_ptr<NativeGroup> inherited = nullptr);
 
   // Forms islands (ranks with a common native library) on the worker thread, where the team may
   // have islands; await() blocks until the end of the task. Both precede the first operation. Two
@@ -83,7 +83,7 @@ class Communicator final : public GateKeeper {
     bool is_done = false;
     Status result;
   };
-  Status begin_islands(Task* out_task, std::unique_ptr<Island> inherited = nullptr);
+  Status begin_islands(Task* out_task, std::unique_ptr<NativeGroup> inherited = nullptr);
   Status await(Task& task);
 
   uint32_t rank() const { return context_.rank(); }
@@ -97,9 +97,9 @@ class Communicator final : public GateKeeper {
   Status enqueue(Request request, const Ref<Stream>& stream);
   // Fast path of enqueue() for a repeated small call on an idle stream. The calling thread's lookup
   // cache, |notes|, must cover the buffers. Returns false, without any effect, if a condition
-  // fails. Waits for the peers within the spin budget of Impatience.
-  bool call_at_once(const CallArguments& arguments, const void* send, void* receive, Stream& stream,
-                    const RememberedBlocks& notes, Status* out_status);
+  // fails. Waits for the peers within the spin budget of AdaptiveSpin.
+  bool try_fast_path(const CallArguments& arguments, const void* send, void* receive,
+                     Stream& stream, const BlockLookupCache& notes, Status* out_status);
   // Returns the status of the checks of enqueue(), as far as possible now.
   Status check(const Request& request, const Ref<Stream>& stream) const;
   // Refuses the rank's next call and returns |why|; the peers receive the refusal in the call's
@@ -134,9 +134,9 @@ class Communicator final : public GateKeeper {
 
   struct Stats {
     uint64_t operations = 0;
-    Stage::Traffic staged;
+    StagingPipeline::Traffic staged;
     uint64_t in_place = 0;
-    uint64_t gave_way = 0;
+    uint64_t preempted = 0;
     uint64_t native = 0;
   };
   Stats stats() const;
@@ -147,11 +147,11 @@ class Communicator final : public GateKeeper {
  private:
   // Queues |work| for the worker thread, behind all earlier calls. The caller keeps |*out_task|
   // until await() has returned.
-  Status begin_task(std::function<Status(RankContext&, Patience&)> work, Task* out_task);
+  Status begin_task(std::function<Status(RankContext&, WaitContext&)> work, Task* out_task);
   // Body of enter(), without the report of a failure to the peers.
   static Status enter_team(const std::shared_ptr<Team>& team, uint32_t rank,
                            const Ref<Device>& device, const CommunicatorOptions& options,
-                           const Deadline& deadline, std::unique_ptr<Island> inherited,
+                           const Deadline& deadline, std::unique_ptr<NativeGroup> inherited,
                            Ref<Communicator>* out_communicator);
   // Leaves a closed gate, |hold_|, on |stream| unless the stream already ends with |hold_|. After
   // success the caller must not fail, or the gate would stay closed. |*out_ready|: as in
@@ -232,18 +232,18 @@ class Communicator final : public GateKeeper {
   RankContext context_;           // for the thread that runs operations
   Runner runner_;                 // for the thread that runs operations
   const bool forbid_alias_;
-  std::unique_ptr<Islands> islands_;                // formed before the first call; may be NULL
-  std::shared_ptr<const IslandPlan> island_plan_;   // result of the search for islands
-  const std::unique_ptr<FlightRecorder> recorder_;  // begin() requires |mutex_|
+  std::unique_ptr<Hierarchical> islands_;  // formed before the first call; may be NULL
+  std::shared_ptr<const HierarchicalPlan> hierarchical_plan_;  // result of the search for islands
+  const std::unique_ptr<FlightRecorder> recorder_;             // begin() requires |mutex_|
   std::atomic<int64_t> timeout_ns_;
-  Impatience impatience_;  // spin budget of the thread that runs an operation
+  AdaptiveSpin spin_;  // spin budget of the thread that runs an operation
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;  // for the worker thread
   std::condition_variable idle_;     // for finish() and await()
   OperationQueue queue_;
-  KnownCalls known_;
-  Ref<Hold> hold_;  // of the last operation
+  CallCache known_;
+  Ref<HeldStream> hold_;  // of the last operation
   std::vector<double> factors_;
   bool stopping_ = false;
   bool running_ = false;  // an operation runs, on any thread

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "collectives/bootstrap/launcher_environment.h"
-#include "collectives/bootstrap/meeting.h"
+#include "collectives/bootstrap/mem_handle_server.h"
 #include "collectives/bootstrap/process_watch.h"
-#include "collectives/bootstrap/share_server.h"
+#include "collectives/bootstrap/rendezvous.h"
 #include "collectives/communicator.h"
 #include "collectives/communicator_handle.h"
 #include "collectives/group_call.h"
@@ -108,16 +108,16 @@ Status check_split(int32_t color, const keel_comm_options* given, const keel_com
   }
 }
 
-keel::Attendee introduce(const keel::Device& device, uint32_t rank,
+keel::PeerInfo introduce(const keel::Device& device, uint32_t rank,
                          const keel::CommunicatorOptions& options) {
-  keel::Attendee self;
+  keel::PeerInfo self;
   self.rank = rank;
   self.pid = getpid();
-  self.process = keel::ShareServer::get().token();
+  self.process = keel::MemHandleServer::get().token();
   self.device = device.name().substr(0, keel::kMaxDeviceName);
-  const bool has_alias = device.claims(KEEL_CLAIM_HOST_ALIAS) && !options.forbid_alias;
+  const bool has_alias = device.has(KEEL_CAPABILITY_HOST_ALIAS) && !options.forbid_alias;
   self.flags = (has_alias ? 0u : keel::Team::kNoAlias) |
-               (device.claims(KEEL_CLAIM_EXPORT) ? 0u : keel::Team::kOneProcess) |
+               (device.has(KEEL_CAPABILITY_EXPORT) ? 0u : keel::Team::kOneProcess) |
                options.flags(device);
   return self;
 }
@@ -165,19 +165,19 @@ Status find_islands(const std::vector<Ref<Communicator>>& ranks) {
 Status join(const Ref<keel::Device>& device, const keel_unique_id& id, uint32_t rank,
             uint32_t world, const keel::CommunicatorOptions& options, keel_comm* out_comm) {
   const Deadline deadline = keel::insiders::deadline(options.timeout_ns);
-  keel::Attendee self = introduce(*device, rank, options);
+  keel::PeerInfo self = introduce(*device, rank, options);
   KEEL_RETURN_IF_ERROR(keel::own_start_time(&self.start_time));
   // The processes of the peers hold a connection to this process.
-  KEEL_RETURN_IF_ERROR(
-      keel::ShareServer::get().listen().with_prefix(fmt::format("rank {} of {}, ", rank, world)));
-  keel::Meeting meeting;
-  KEEL_RETURN_IF_ERROR(keel::attend_meeting(id, self, world, deadline, &meeting));
+  KEEL_RETURN_IF_ERROR(keel::MemHandleServer::get().listen().with_prefix(
+      fmt::format("rank {} of {}, ", rank, world)));
+  keel::Rendezvous rendezvous;
+  KEEL_RETURN_IF_ERROR(keel::attend_rendezvous(id, self, world, deadline, &rendezvous));
   std::shared_ptr<keel::Team> team;
   try {
-    KEEL_RETURN_IF_ERROR(keel::Team::join(meeting, rank, &team));
+    KEEL_RETURN_IF_ERROR(keel::Team::join(rendezvous, rank, &team));
   } catch (const std::bad_alloc&) {
     // The peers have met this rank, and would wait. Memory may not suffice for the rank's name.
-    keel::ControlSegment::abort_unmapped(meeting.segment, Status::no_memory());
+    keel::ControlSegment::abort_unmapped(rendezvous.segment, Status::no_memory());
     throw;
   }
   Ref<Communicator> communicator;
@@ -203,12 +203,12 @@ keel_status keel_comm_init_all(const keel_device* devices, uint32_t count,
     }
     keel::CommunicatorOptions wanted;
     KEEL_RETURN_IF_ERROR(read_options(options, &wanted));
-    std::vector<keel::Attendee> attendees;
+    std::vector<keel::PeerInfo> peer_infos;
     for (uint32_t rank = 0; rank < count; ++rank) {
-      attendees.push_back(introduce(*found[rank], rank, wanted));
+      peer_infos.push_back(introduce(*found[rank], rank, wanted));
     }
     std::shared_ptr<keel::Team> team;
-    KEEL_RETURN_IF_ERROR(keel::Team::create_local(std::move(attendees), &team));
+    KEEL_RETURN_IF_ERROR(keel::Team::create_local(std::move(peer_infos), &team));
     team->segment().set_chunk_bytes(wanted.chunk_bytes);
     keel::Selection selection;
     KEEL_RETURN_IF_ERROR(keel::propose_selection(*team, wanted.table, &selection));
@@ -232,7 +232,7 @@ keel_status keel_comm_init_all(const keel_device* devices, uint32_t count,
 keel_status keel_unique_id_create(keel_unique_id* out_id) {
   return api_call([&]() -> Status {
     KEEL_REQUIRE(out_id)
-    return keel::serve_meeting(&keel::Team::make_segment, out_id);
+    return keel::serve_rendezvous(&keel::Team::make_segment, out_id);
   });
 }
 
@@ -255,8 +255,8 @@ keel_status keel_launch_info_get(keel_launch_info* out_info) {
   return api_call([&]() -> Status {
     KEEL_RETURN_IF_ERROR(keel::check_struct(out_info, KEEL_STRUCT_LAUNCH_INFO,
                                             sizeof(keel_launch_info), "out_info"));
-    std::string meeting;
-    return keel::read_launcher(out_info, &meeting);
+    std::string rendezvous;
+    return keel::read_launcher(out_info, &rendezvous);
   });
 }
 
@@ -271,11 +271,11 @@ keel_status keel_comm_init_env(keel_device device, const keel_comm_options* opti
     auto launch = KEEL_STRUCT_INIT(keel_launch_info, KEEL_STRUCT_LAUNCH_INFO);
     std::string name;
     KEEL_RETURN_IF_ERROR(keel::read_launcher(&launch, &name));
-    keel_unique_id id = keel::meeting_id(name);
+    keel_unique_id id = keel::rendezvous_id(name);
     const keel::HostSpan span("keel_comm_init_env");
     Status joined;
     if (launch.rank == 0) {
-      joined = keel::serve_meeting_at(&keel::Team::make_segment, name, &id);
+      joined = keel::serve_rendezvous_at(&keel::Team::make_segment, name, &id);
     }
     if (joined.ok()) joined = join(found, id, launch.rank, launch.world, wanted, out_comm);
     // Ranks are missing or duplicate: the variables may belong to a different job.
@@ -391,7 +391,7 @@ keel_status keel_comm_stats_get(keel_comm comm, keel_comm_stats* out_stats) {
     out_stats->bytes_to_host = stats.staged.to_host;
     out_stats->bytes_to_device = stats.staged.to_device;
     out_stats->bytes_in_place = stats.in_place;
-    out_stats->gave_way = stats.gave_way;
+    out_stats->preempted = stats.preempted;
     if (out_stats->header.size >= kOldest + sizeof(uint64_t))
       out_stats->native_operations = stats.native;
     return {};

@@ -83,11 +83,12 @@ bool Communicator::begin_now(std::unique_lock<std::mutex>& lock, const Request& 
   return run_now(request, buffers, out_begun);
 }
 
-bool Communicator::call_at_once(const CallArguments& arguments, const void* send, void* receive,
-                                Stream& stream, const RememberedBlocks& notes, Status* out_status) {
+bool Communicator::try_fast_path(const CallArguments& arguments, const void* send, void* receive,
+                                 Stream& stream, const BlockLookupCache& notes,
+                                 Status* out_status) {
   if (&stream.device() != device_.get() || !stream.is_known_quiet()) return false;
   std::lock_guard lock(mutex_);
-  const KnownCall* known = known_.find(arguments);
+  const CachedCall* known = known_.find(arguments);
   if (known == nullptr || !queue_.empty() || running_ || stopping_) return false;
   const EagerBuffers buffers = {
       host_address(*device_, notes, const_cast<void*>(send), known->send_bytes),
@@ -190,8 +191,8 @@ Status Communicator::hold_locked(keel_collective collective, const Ref<Stream>& 
     const bool follows = hold_ && hold_->pending != 0 && hold_->stream == stream.get() &&
                          !observers::active() && stream->ends_behind(*hold_->gate);
     if (follows) return {};
-    auto hold =
-        make_ref<Hold>(make_ref<Gate>(collective_name(collective), Ref<GateKeeper>(this)), *stream);
+    auto hold = make_ref<HeldStream>(
+        make_ref<Gate>(collective_name(collective), Ref<GateOwner>(this)), *stream);
     KEEL_RETURN_IF_ERROR(stream->hold(hold->gate, out_ready));
     hold_ = std::move(hold);
     return {};
@@ -224,8 +225,8 @@ bool Communicator::run_now(const Request& request, const EagerBuffers& buffers, 
   // Runs while the descriptors of the ranks travel between cores.
   out_begun->entry = record(request);
   FlightRecorder::start_at_once(out_begun->entry);
-  const bool is_done = runner_.try_eager(request, buffers, *out_begun->posted, impatience_.turns());
-  impatience_.note(is_done);
+  const bool is_done = runner_.try_eager(request, buffers, *out_begun->posted, spin_.turns());
+  spin_.note(is_done);
   if (!is_done) return false;
   FlightRecorder::finish(out_begun->entry, KEEL_OK);
   ++operations_;
@@ -238,22 +239,23 @@ bool Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Re
   // A thread with several ranks goes on to call for the next rank.
   if (team().note_caller(rank())) return false;
   Sides& sides = *out_sides;
-  Patience patience(timeout_ns_.load(std::memory_order_relaxed), cancelled_);
-  if (!runner_.make_sides(request, &sides).ok() || !runner_.fetch_now(request, &sides, patience)) {
+  WaitContext wait_context(timeout_ns_.load(std::memory_order_relaxed), cancelled_);
+  if (!runner_.make_sides(request, &sides).ok() ||
+      !runner_.fetch_now(request, &sides, wait_context)) {
     return false;
   }
   context_.call = calls_;
   if (!runner_.post_now(request, sides, &begun->posted)) return false;
   FlightRecorder::start_at_once(begun->entry);
-  const bool is_matched = runner_.match_now(request, *begun->posted, impatience_.turns());
-  impatience_.note(is_matched);
+  const bool is_matched = runner_.match_now(request, *begun->posted, spin_.turns());
+  spin_.note(is_matched);
   if (!is_matched) return false;
   running_ = true;
   ++taken_;
   ++undecided_;
   lock.unlock();
   const Status status = guarded(
-      [&] { return runner_.run(request, {}, begun->entry, patience, begun->posted, sides); });
+      [&] { return runner_.run(request, {}, begun->entry, wait_context, begun->posted, sides); });
   FlightRecorder::finish(begun->entry, status.code());
   lock.lock();
   ++operations_;
@@ -272,7 +274,7 @@ Status Communicator::fail(std::unique_lock<std::mutex>& lock, keel_collective co
   KEEL_RETURN_IF_ERROR(hold_locked(collective, stream, &ignored));
   if (hold_->status.ok()) hold_->status = status;
   if (hold_->pending != 0) return {};  // the last operation of the gate opens it
-  const Ref<Hold> hold = std::move(hold_);
+  const Ref<HeldStream> hold = std::move(hold_);
   lock.unlock();
   WakeList wake;
   hold->gate->open(hold->status, wake);

@@ -17,7 +17,7 @@ namespace keel {
 // rank's lane between islands; NULL if the rank has no lane.
 std::string explain_communicator(RankContext& context, int64_t timeout_ns,
                                  const Selection& selection, const std::string& table_name,
-                                 const std::string& native, const LastExchange* lane);
+                                 const std::string& native, const LastOperation* lane);
 
 }  // namespace keel
 

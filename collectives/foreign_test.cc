@@ -228,7 +228,7 @@ int run_worker(const std::vector<std::string>& arguments) {
   for (const char* name : {"KEEL_WORLD", "KEEL_LOCAL_WORLD"}) {
     setenv(name, std::to_string(kWorld).c_str(), 1);
   }
-  setenv("KEEL_MEETING", arguments[1].c_str(), 1);
+  setenv("KEEL_BOOTSTRAP", arguments[1].c_str(), 1);
   setenv("KEEL_ATTACH", arguments[2].c_str(), 1);
   setenv("KEEL_COLLECTIVE_TABLE", arguments[4].c_str(), 1);
   const std::string& buffers = arguments[3];
@@ -261,12 +261,14 @@ int run_worker(const std::vector<std::string>& arguments) {
 std::string run_ranks(const std::vector<std::string>& attach, const std::string& buffers,
                       const std::string& table = "builtin") {
   static int runs = 0;
-  const std::string meeting = "foreign-" + std::to_string(getpid()) + "-" + std::to_string(++runs);
+  const std::string rendezvous =
+      "foreign-" + std::to_string(getpid()) + "-" + std::to_string(++runs);
   std::vector<ChildProcess> ranks;
   std::vector<std::string> places;
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
-    ranks.emplace_back("rank", std::vector<std::string>{std::to_string(rank), meeting, attach[rank],
-                                                        buffers, rank == 0 ? table : "builtin"});
+    ranks.emplace_back(
+        "rank", std::vector<std::string>{std::to_string(rank), rendezvous, attach[rank], buffers,
+                                         rank == 0 ? table : "builtin"});
     places.push_back(ranks.back().read_line());
   }
   for (uint32_t rank = 0; rank < kWorld; ++rank) {

@@ -27,7 +27,7 @@ constexpr uint64_t kWhole = k2To32 + 7;
 
 class LargeCounts;
 
-struct Doing {
+struct AlgorithmCase {
   const char* operation;
   void (LargeCounts::*run)();
   std::string algorithm = {};  // empty: built-in choice
@@ -38,7 +38,7 @@ struct Doing {
   }
 };
 
-class LargeCounts : public testing::TestWithParam<Doing> {
+class LargeCounts : public testing::TestWithParam<AlgorithmCase> {
  public:
   void all_reduce();
   void reduce();
@@ -353,29 +353,30 @@ TEST_P(LargeCounts, AreCounted) {
 // Each collective by the built-in choice, and by the algorithms with separate sizes.
 INSTANTIATE_TEST_SUITE_P(
     Of, LargeCounts,
-    testing::Values(Doing{"all_reduce", &LargeCounts::all_reduce},
-                    Doing{"all_reduce", &LargeCounts::all_reduce, "ring"},
-                    Doing{"reduce", &LargeCounts::reduce},
-                    Doing{"reduce", &LargeCounts::reduce, "", true},
-                    Doing{"reduce_scatter", &LargeCounts::reduce_scatter},
-                    Doing{"reduce_scatter", &LargeCounts::reduce_scatter, "halving"},
-                    Doing{"broadcast", &LargeCounts::broadcast},
-                    Doing{"broadcast", &LargeCounts::broadcast, "knomial"},
-                    Doing{"broadcast_of_bfloat16", &LargeCounts::broadcast_of_pairs},
-                    Doing{"all_gather", &LargeCounts::all_gather},
-                    Doing{"all_gather", &LargeCounts::all_gather, "bruck"},
-                    Doing{"all_to_all", &LargeCounts::all_to_all},
-                    Doing{"all_to_all", &LargeCounts::all_to_all, "bruck"},
-                    Doing{"all_to_all", &LargeCounts::all_to_all, "", true},
-                    Doing{"gather", &LargeCounts::gather}, Doing{"scatter", &LargeCounts::scatter},
-                    Doing{"all_gather_v", &LargeCounts::all_gather_v},
-                    Doing{"reduce_scatter_v", &LargeCounts::reduce_scatter_v},
-                    Doing{"all_to_all_v", &LargeCounts::all_to_all_v},
-                    Doing{"all_to_all_v", &LargeCounts::all_to_all_v, "", true},
-                    Doing{"gather_v", &LargeCounts::gather_v},
-                    Doing{"scatter_v", &LargeCounts::scatter_v},
-                    Doing{"send_recv", &LargeCounts::send_recv},
-                    Doing{"send_recv", &LargeCounts::send_recv, "", true}),
-    [](const testing::TestParamInfo<Doing>& info) { return info.param.name(); });
+    testing::Values(AlgorithmCase{"all_reduce", &LargeCounts::all_reduce},
+                    AlgorithmCase{"all_reduce", &LargeCounts::all_reduce, "ring"},
+                    AlgorithmCase{"reduce", &LargeCounts::reduce},
+                    AlgorithmCase{"reduce", &LargeCounts::reduce, "", true},
+                    AlgorithmCase{"reduce_scatter", &LargeCounts::reduce_scatter},
+                    AlgorithmCase{"reduce_scatter", &LargeCounts::reduce_scatter, "halving"},
+                    AlgorithmCase{"broadcast", &LargeCounts::broadcast},
+                    AlgorithmCase{"broadcast", &LargeCounts::broadcast, "knomial"},
+                    AlgorithmCase{"broadcast_of_bfloat16", &LargeCounts::broadcast_of_pairs},
+                    AlgorithmCase{"all_gather", &LargeCounts::all_gather},
+                    AlgorithmCase{"all_gather", &LargeCounts::all_gather, "bruck"},
+                    AlgorithmCase{"all_to_all", &LargeCounts::all_to_all},
+                    AlgorithmCase{"all_to_all", &LargeCounts::all_to_all, "bruck"},
+                    AlgorithmCase{"all_to_all", &LargeCounts::all_to_all, "", true},
+                    AlgorithmCase{"gather", &LargeCounts::gather},
+                    AlgorithmCase{"scatter", &LargeCounts::scatter},
+                    AlgorithmCase{"all_gather_v", &LargeCounts::all_gather_v},
+                    AlgorithmCase{"reduce_scatter_v", &LargeCounts::reduce_scatter_v},
+                    AlgorithmCase{"all_to_all_v", &LargeCounts::all_to_all_v},
+                    AlgorithmCase{"all_to_all_v", &LargeCounts::all_to_all_v, "", true},
+                    AlgorithmCase{"gather_v", &LargeCounts::gather_v},
+                    AlgorithmCase{"scatter_v", &LargeCounts::scatter_v},
+                    AlgorithmCase{"send_recv", &LargeCounts::send_recv},
+                    AlgorithmCase{"send_recv", &LargeCounts::send_recv, "", true}),
+    [](const testing::TestParamInfo<AlgorithmCase>& info) { return info.param.name(); });
 
 }  // namespace

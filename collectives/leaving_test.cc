@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "collectives/bootstrap/testing/child_process.h"
-#include "collectives/bootstrap/testing/told_rank.h"
+#include "collectives/bootstrap/testing/scripted_rank.h"
 
 namespace {
 
@@ -140,12 +140,12 @@ TEST_P(Leaving, AfterSuccessFailsNobody) {
       std::string(GetParam().how) == "return" || std::string(GetParam().how) == "exit";
   const int jobs = ends ? kJobsOfEnds : 1;
   for (int job = 0; job < jobs; ++job) {
-    const std::string meeting = "leaving-" + std::to_string(getpid()) + "-" + GetParam().backend +
-                                GetParam().how + std::to_string(job);
+    const std::string rendezvous = "leaving-" + std::to_string(getpid()) + "-" +
+                                   GetParam().backend + GetParam().how + std::to_string(job);
     std::vector<ChildProcess> ranks;
     for (uint32_t rank = 0; rank < kWorld; ++rank) {
       ranks.emplace_back(
-          "leaver", std::vector<std::string>{std::to_string(rank), meeting, GetParam().backend,
+          "leaver", std::vector<std::string>{std::to_string(rank), rendezvous, GetParam().backend,
                                              GetParam().how, ends ? kOperations[job % 7] : "all"});
     }
     for (uint32_t rank = 0; rank < kWorld; ++rank) {

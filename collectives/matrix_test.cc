@@ -23,9 +23,9 @@
 
 namespace {
 
+using keel::testing::AlgorithmCase;
 using keel::testing::Case;
 using keel::testing::CaseRun;
-using keel::testing::Doing;
 using keel::testing::Operation;
 using keel::testing::Reference;
 
@@ -222,7 +222,7 @@ class Algorithms : public testing::TestWithParam<std::tuple<size_t, bool>> {};
 // vary.
 TEST_P(Algorithms, EveryOperationAndSize) {
   const auto [index, staged] = GetParam();
-  const Doing& doing = keel::testing::doings()[index];
+  const AlgorithmCase& doing = keel::testing::algorithm_cases()[index];
   keel::testing::Random random(static_cast<uint64_t>(index) * 2 + (staged ? 1 : 0));
   for (const uint32_t world : kAlgorithmWorlds) {
     Ranks ranks(world, staged, doing.algorithm);
@@ -251,7 +251,7 @@ TEST_P(Algorithms, EveryOperationAndSize) {
 // Reducing operations in all types and reductions; lossy partial results use a different algorithm.
 TEST_P(Algorithms, EveryDtypeByEveryReduction) {
   const auto [index, staged] = GetParam();
-  const Doing& doing = keel::testing::doings()[index];
+  const AlgorithmCase& doing = keel::testing::algorithm_cases()[index];
   const auto operation = doing.operations.front() == Operation::kBroadcast
                              ? Operation::kReduce
                              : doing.operations.front();
@@ -275,13 +275,12 @@ TEST_P(Algorithms, EveryDtypeByEveryReduction) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Algorithms, Algorithms,
-                         testing::Combine(testing::Range<size_t>(0, 8), testing::Bool()),
-                         [](const testing::TestParamInfo<Algorithms::ParamType>& info) {
-                           return std::string(
-                                      keel::testing::doings()[std::get<0>(info.param)].algorithm) +
-                                  (std::get<1>(info.param) ? "_staged" : "_alias");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Algorithms, Algorithms, testing::Combine(testing::Range<size_t>(0, 8), testing::Bool()),
+    [](const testing::TestParamInfo<Algorithms::ParamType>& info) {
+      return std::string(keel::testing::algorithm_cases()[std::get<0>(info.param)].algorithm) +
+             (std::get<1>(info.param) ? "_staged" : "_alias");
+    });
 
 TEST(MatrixOfReductions, EveryDtypeByEveryReduction) {
   Ranks ranks(5, /*staged=*/false);
@@ -315,7 +314,7 @@ TEST_P(Product, EveryOperationDtypeReductionSizeAndPlaceByEveryAlgorithm) {
     const std::string name = "cpu:" + std::to_string(rank % 3);
     ASSERT_EQ(KEEL_OK, keel_device_find(name.c_str(), &devices[rank])) << keel_last_error();
   }
-  for (const Doing& doing : keel::testing::doings()) {
+  for (const AlgorithmCase& doing : keel::testing::algorithm_cases()) {
     std::vector<keel_comm> comms(world);
     auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
     options.chunk_bytes = 4096;

@@ -12,7 +12,7 @@
 
 #include "collectives/bootstrap/testing/child_process.h"
 #include "collectives/bootstrap/testing/refused_memory.h"
-#include "collectives/bootstrap/testing/told_rank.h"
+#include "collectives/bootstrap/testing/scripted_rank.h"
 
 namespace {
 
@@ -120,13 +120,13 @@ int run_worker(const std::vector<std::string>& arguments) {
 class NoSharedMemory : public testing::Test {
  protected:
   void start(const std::vector<std::string>& kinds = {"", ""}) {
-    static int meetings = 0;
-    const std::string meeting =
-        "no-memory-" + std::to_string(getpid()) + "-" + std::to_string(++meetings);
+    static int rendezvous_count = 0;
+    const std::string rendezvous =
+        "no-memory-" + std::to_string(getpid()) + "-" + std::to_string(++rendezvous_count);
     for (size_t rank = 0; rank < kinds.size(); ++rank) {
       ranks_.emplace_back(
           "rank", std::vector<std::string>{std::to_string(rank), std::to_string(kinds.size()),
-                                           meeting, kinds[rank]});
+                                           rendezvous, kinds[rank]});
     }
   }
   std::string ask(uint32_t rank, const std::string& command) {

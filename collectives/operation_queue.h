@@ -22,8 +22,8 @@ namespace keel {
 
 // The closed gate shared by consecutive operations on a stream. Opens after the last operation.
 // Guarded by the communicator's mutex.
-struct Hold final : public RefCounted {
-  Hold(Ref<Gate> closed_gate, const Stream& held_stream)
+struct HeldStream final : public RefCounted {
+  HeldStream(Ref<Gate> closed_gate, const Stream& held_stream)
       : gate(std::move(closed_gate)), stream(&held_stream) {}
   const Ref<Gate> gate;
   const Stream* const stream;  // for comparison only
@@ -34,14 +34,14 @@ struct Hold final : public RefCounted {
 struct Operation {
   Request request;
   Ref<EventRecord> ready;  // empty: the buffers are ready when its turn comes
-  Ref<Hold> hold;
+  Ref<HeldStream> hold;
   FlightRecorder::Entry* entry = nullptr;
   std::optional<uint64_t> posted;  // sequence number, if the call itself has published it
   Sides sides;                     // buffer locations published with |posted|
   Status refused;     // not KEEL_OK: returned to the caller; the others are only informed
   uint64_t call = 0;  // number among the rank's calls
   // Set in place of a request: work of the ranks among themselves, on no stream.
-  std::function<void(RankContext&, Patience&)> task;
+  std::function<void(RankContext&, WaitContext&)> task;
   int64_t timeout_ns = 0;
 };
 

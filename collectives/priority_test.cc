@@ -50,7 +50,7 @@ class PriorityTest : public KeelTest {
       lane.data.push_back(alloc(device, count * sizeof(float)));
       EXPECT_KEEL_OK(
           keel_fill(lane.streams.back(), lane.data.back(), &one, sizeof(one), count * sizeof(one)));
-      EXPECT_KEEL_OK(keel_stream_synchronize(lane.streams.back(), kPatience));
+      EXPECT_KEEL_OK(keel_stream_synchronize(lane.streams.back(), kTestTimeout));
     }
     return lane;
   }
@@ -63,7 +63,7 @@ class PriorityTest : public KeelTest {
   }
   static void synchronize(const Lane& lane) {
     for (keel_stream stream : lane.streams) {
-      EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+      EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
     }
   }
   // Checks every rank's elements against |value|.
@@ -77,12 +77,12 @@ class PriorityTest : public KeelTest {
           << "rank " << rank;
     }
   }
-  static uint64_t gave_way(const Lane& lane) {
+  static uint64_t preempted(const Lane& lane) {
     uint64_t times = 0;
     for (keel_comm comm : lane.comms) {
       auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
       EXPECT_KEEL_OK(keel_comm_stats_get(comm, &stats));
-      times += stats.gave_way;
+      times += stats.preempted;
     }
     return times;
   }
@@ -169,8 +169,8 @@ class GivingWayTest : public PriorityTest {
   }
   // Runs large operations until one yields to an urgent operation called by all ranks.
   void run_until_given_way() {
-    const uint64_t before = gave_way(large_);
-    while (gave_way(large_) == before) {
+    const uint64_t before = preempted(large_);
+    while (preempted(large_) == before) {
       reduce(large_);
       synchronize(large_);
       if (HasFailure()) return;
@@ -192,10 +192,10 @@ TEST_F(GivingWayTest, NobodyIsKeptFromGoingOnForGood) {
   synchronize(held_);
   expect(held_, 4);
   // The urgent operation is forgotten once all ranks have completed it.
-  const uint64_t before = gave_way(large_);
+  const uint64_t before = preempted(large_);
   reduce(large_);
   synchronize(large_);
-  EXPECT_EQ(gave_way(large_), before);
+  EXPECT_EQ(preempted(large_), before);
 }
 
 TEST_F(GivingWayTest, NobodyGivesWayToWhatNotAllRanksHaveCalled) {
@@ -206,7 +206,7 @@ TEST_F(GivingWayTest, NobodyGivesWayToWhatNotAllRanksHaveCalled) {
       reduce(large_);
       synchronize(large_);
     }
-    EXPECT_EQ(gave_way(large_), 0u);
+    EXPECT_EQ(preempted(large_), 0u);
     reduce(held_, 1);
     run_until_given_way();
   }
@@ -219,14 +219,14 @@ TEST_F(GivingWayTest, AnAbortFreesThoseThatGaveWay) {
     reduce(held_);
     run_until_given_way();
     EXPECT_KEEL_OK(keel_comm_abort(held_.comms[1]));
-    const uint64_t before = gave_way(large_);
+    const uint64_t before = preempted(large_);
     reduce(large_);
     synchronize(large_);
-    EXPECT_EQ(gave_way(large_), before);
+    EXPECT_EQ(preempted(large_), before);
   }
   // The work on the device at the time of the pause may have completed.
   for (uint32_t rank = 0; rank < 2; ++rank) {
-    const keel_status status = keel_stream_synchronize(held_.streams[rank], kPatience);
+    const keel_status status = keel_stream_synchronize(held_.streams[rank], kTestTimeout);
     EXPECT_TRUE(status == KEEL_OK || status == KEEL_ABORTED) << keel_last_error();
     EXPECT_EQ(KEEL_ABORTED, keel_comm_async_error(held_.comms[rank]));
   }
@@ -240,7 +240,7 @@ TEST_F(GivingWayTest, UrgentOnesGiveWayToNobody) {
     run_until_given_way();
     reduce(other);
     synchronize(other);
-    EXPECT_EQ(gave_way(other), 0u);
+    EXPECT_EQ(preempted(other), 0u);
   }
   synchronize(held_);
 }

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/bootstrap/testing/told_rank.h"
-#include "collectives/testing/told_job.h"
+#include "collectives/bootstrap/testing/scripted_rank.h"
+#include "collectives/testing/scripted_job.h"
 
 namespace {
 
@@ -21,7 +21,7 @@ using keel::testing::ask;
 using keel::testing::ChildProcess;
 using keel::testing::Job;
 using keel::testing::Kind;
-using keel::testing::new_meeting;
+using keel::testing::new_rendezvous;
 using keel::testing::start;
 using std::chrono::milliseconds;
 
@@ -47,7 +47,7 @@ void PrintTo(const Scene& scene, std::ostream* out) {
 class ProcessFailuresAt : public testing::TestWithParam<Scene> {
  protected:
   void SetUp() override {
-    ChildProcess probe = start(0, 1, new_meeting(), 0, GetParam().kind);
+    ChildProcess probe = start(0, 1, new_rendezvous(), 0, GetParam().kind);
     const std::string said = probe.read_line();
     if (said != "ready") {
       // All backends but Vulkan exist on every machine.
@@ -177,7 +177,7 @@ TEST(ProcessFailures, ARankThatIsKilledWhileTheyMeetHoldsNobody) {
   std::mt19937 random(11);
   for (uint32_t round = 0; round < kFew; ++round) {
     SCOPED_TRACE(round);
-    Job job(3, /*timeout_ms=*/1000, {}, new_meeting(), /*joins=*/false);
+    Job job(3, /*timeout_ms=*/1000, {}, new_rendezvous(), /*joins=*/false);
     const uint32_t victim = round % 3;
     job.tell_all("join");
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 4'000));
@@ -200,18 +200,18 @@ TEST(ProcessFailures, ARankThatIsKilledWhileTheyMeetHoldsNobody) {
 
 // A killed run leaves no name behind: the next run meets at the same address.
 TEST(ProcessFailures, ARunThatWasKilledIsInNobodysWay) {
-  const std::string meeting = new_meeting();
+  const std::string rendezvous = new_rendezvous();
   {
     // A run killed in the rendezvous, and a run killed at work.
-    ChildProcess first = start(0, 2, meeting);
+    ChildProcess first = start(0, 2, rendezvous);
     EXPECT_EQ(first.read_line(), "ready");
     first.write_line("join");
     first.kill();
     first.wait();
-    Job job(2, 0, {}, meeting);
+    Job job(2, 0, {}, rendezvous);
     job.tell_all("loop");
   }
-  Job job(2, 0, {}, meeting);
+  Job job(2, 0, {}, rendezvous);
   for (uint32_t rank = 0; rank < 2; ++rank) EXPECT_EQ(ask(job[rank], "all_reduce"), "KEEL_OK");
   for (uint32_t rank = 0; rank < 2; ++rank) EXPECT_EQ(ask(job[rank], "synchronize"), "KEEL_OK");
 }
@@ -341,24 +341,24 @@ std::future<std::string> join(ChildProcess& child) {
 }
 
 TEST(ProcessFailures, ARankThatIsThereTwiceIsRefusedAndTheOthersMeet) {
-  const std::string meeting = new_meeting();
-  ChildProcess first = start(0, 3, meeting);
+  const std::string rendezvous = new_rendezvous();
+  ChildProcess first = start(0, 3, rendezvous);
   std::future<std::string> joined = join(first);
-  ChildProcess twins[] = {start(1, 3, meeting), start(1, 3, meeting)};
+  ChildProcess twins[] = {start(1, 3, rendezvous), start(1, 3, rendezvous)};
   std::vector<std::future<std::string>> answers;
   for (ChildProcess& twin : twins) answers.push_back(join(twin));
   const auto [refused, said] = first_answer(answers);
   EXPECT_SAYS("KEEL_ALREADY_EXISTS", said);
   EXPECT_SAYS("rank 1 is there already", said);
-  ChildProcess last = start(2, 3, meeting);
+  ChildProcess last = start(2, 3, rendezvous);
   EXPECT_EQ(join(last).get(), "KEEL_OK");
   EXPECT_EQ(joined.get(), "KEEL_OK");
   EXPECT_EQ(answers[1 - refused].get(), "KEEL_OK");
 }
 
 TEST(ProcessFailures, RanksWhoseWorldsDifferAreTold) {
-  const std::string meeting = new_meeting();
-  ChildProcess ranks[] = {start(0, 2, meeting), start(1, 3, meeting)};
+  const std::string rendezvous = new_rendezvous();
+  ChildProcess ranks[] = {start(0, 2, rendezvous), start(1, 3, rendezvous)};
   std::vector<std::future<std::string>> answers;
   for (ChildProcess& rank : ranks) answers.push_back(join(rank));
   const auto [refused, said] = first_answer(answers);
@@ -370,8 +370,9 @@ TEST(ProcessFailures, RanksWhoseWorldsDifferAreTold) {
 }
 
 TEST(ProcessFailures, ARankThatDoesNotComeIsNamedAtTheDeadline) {
-  const std::string meeting = new_meeting();
-  ChildProcess ranks[] = {start(0, 3, meeting, kDeadlineMs), start(1, 3, meeting, kDeadlineMs)};
+  const std::string rendezvous = new_rendezvous();
+  ChildProcess ranks[] = {start(0, 3, rendezvous, kDeadlineMs),
+                          start(1, 3, rendezvous, kDeadlineMs)};
   std::vector<std::future<std::string>> answers;
   for (ChildProcess& rank : ranks) answers.push_back(join(rank));
   for (std::future<std::string>& each : answers) {

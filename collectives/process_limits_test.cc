@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "collectives/bootstrap/testing/child_process.h"
-#include "collectives/bootstrap/testing/told_rank.h"
+#include "collectives/bootstrap/testing/scripted_rank.h"
 
 namespace {
 
@@ -123,11 +123,11 @@ int run_worker(const std::vector<std::string>& arguments) {
 class ProcessLimits : public testing::Test {
  protected:
   void start(const std::string& kind = "") {
-    static int meetings = 0;
-    const std::string meeting =
-        "limits-" + std::to_string(getpid()) + "-" + std::to_string(++meetings);
+    static int rendezvous_count = 0;
+    const std::string rendezvous =
+        "limits-" + std::to_string(getpid()) + "-" + std::to_string(++rendezvous_count);
     for (const char* rank : {"0", "1"}) {
-      ranks_.emplace_back("rank", std::vector<std::string>{rank, "2", meeting, kind});
+      ranks_.emplace_back("rank", std::vector<std::string>{rank, "2", rendezvous, kind});
     }
   }
   std::string ask(uint32_t rank, const std::string& command) {

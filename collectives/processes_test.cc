@@ -146,14 +146,14 @@ int run_worker(const std::vector<std::string>& arguments) {
   const auto world = static_cast<uint32_t>(std::stoul(arguments[2]));
   const std::string& backends = arguments[3];
   const bool staged = arguments[4] == "staged";
-  const std::string& meeting = arguments[5];
+  const std::string& rendezvous = arguments[5];
   const std::string& what = arguments[6];
   // For "agreement", only rank 0 proposes an algorithm.
   if (arguments[7] != "-" && (what != "agreement" || first == 0)) {
     setenv("KEEL_ALGORITHM", arguments[7].c_str(), 1);
   }
   if (what == "bound" && !bind_to_core(first)) return 5;
-  if (what == "crowded" && !bind_to_core(0)) return 5;
+  if (what == "oversubscribed" && !bind_to_core(0)) return 5;
   setenv("KEEL_CPU_DEVICES", "2", 1);
   setenv("KEEL_SIM_DEVICES", backends == "sim" ? "2" : "1", 1);
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
@@ -164,12 +164,12 @@ int run_worker(const std::vector<std::string>& arguments) {
     return 2;
   }
   keel_unique_id id = {};
-  if (meeting != "-") {
+  if (rendezvous != "-") {
     setenv("KEEL_RANK", arguments[0].c_str(), 1);
     setenv("KEEL_LOCAL_RANK", arguments[0].c_str(), 1);
     setenv("KEEL_WORLD", arguments[2].c_str(), 1);
     setenv("KEEL_LOCAL_WORLD", arguments[2].c_str(), 1);
-    setenv("KEEL_MEETING", meeting.c_str(), 1);
+    setenv("KEEL_BOOTSTRAP", rendezvous.c_str(), 1);
   } else if (first == 0) {
     if (keel_unique_id_create(&id) != KEEL_OK) return 3;
     keel::testing::say(id.text);
@@ -197,7 +197,7 @@ int run_worker(const std::vector<std::string>& arguments) {
   // A communicator for each algorithm, since the choice is made at creation. For one rank per
   // process, since it writes the environment.
   const auto by_each_algorithm = [&](keel_comm comm, const auto& run) -> std::string {
-    for (const keel::testing::Doing& doing : keel::testing::doings()) {
+    for (const keel::testing::AlgorithmCase& doing : keel::testing::algorithm_cases()) {
       setenv("KEEL_ALGORITHM", doing.algorithm, 1);
       keel_comm part = {};
       if (keel_comm_duplicate(comm, &options, &part) != KEEL_OK) return keel_last_error();
@@ -208,13 +208,13 @@ int run_worker(const std::vector<std::string>& arguments) {
     return "";
   };
   const Program product = [&](uint32_t, keel_device device, keel_comm comm, keel_stream) {
-    return by_each_algorithm(comm, [&](const keel::testing::Doing& doing, keel_comm part) {
+    return by_each_algorithm(comm, [&](const keel::testing::AlgorithmCase& doing, keel_comm part) {
       return keel::testing::run_product(doing, device, part);
     });
   };
   const Program rounding = [&](uint32_t rank, keel_device device, keel_comm comm,
                                keel_stream stream) {
-    return by_each_algorithm(comm, [&](const keel::testing::Doing&, keel_comm part) {
+    return by_each_algorithm(comm, [&](const keel::testing::AlgorithmCase&, keel_comm part) {
       return keel::testing::compare_rounded(rank, device, part, stream);
     });
   };
@@ -263,14 +263,20 @@ int run_worker(const std::vector<std::string>& arguments) {
     return is_told ? "" : explained;
   };
   // All ranks on one core: a spinning rank keeps the core from the awaited rank.
-  const Program crowded = [](uint32_t, keel_device, keel_comm comm, keel_stream) -> std::string {
+  const Program oversubscribed = [](uint32_t, keel_device, keel_comm comm,
+                                    keel_stream) -> std::string {
     const std::string explained = explain(comm);
     return explained.find("\"waiting\": \"parking\"") != std::string::npos ? "" : explained;
   };
-  const std::map<std::string, Program> programs = {
-      {"cases", cases},     {"agreement", cases},   {"interleaving", interleaving},
-      {"product", product}, {"rounding", rounding}, {"overtaking", overtaking},
-      {"bound", bound},     {"crowded", crowded},   {"new memory", sum_in_new_memory}};
+  const std::map<std::string, Program> programs = {{"cases", cases},
+                                                   {"agreement", cases},
+                                                   {"interleaving", interleaving},
+                                                   {"product", product},
+                                                   {"rounding", rounding},
+                                                   {"overtaking", overtaking},
+                                                   {"bound", bound},
+                                                   {"oversubscribed", oversubscribed},
+                                                   {"new memory", sum_in_new_memory}};
   const std::vector<keel_device> available = keel::testing::all_devices();
   std::vector<std::string> problems(threads);
   std::vector<std::thread> running;
@@ -279,8 +285,9 @@ int run_worker(const std::vector<std::string>& arguments) {
       const uint32_t rank = first + i;
       const keel_device device = keel::testing::device_of(available, rank, world);
       problems[i] = run_rank(rank, device, programs.at(what), [&](keel_comm* out_comm) {
-        return meeting != "-" ? keel_comm_init_env(device, &options, out_comm)
-                              : keel_comm_init_rank(device, &id, rank, world, &options, out_comm);
+        return rendezvous != "-"
+                   ? keel_comm_init_env(device, &options, out_comm)
+                   : keel_comm_init_rank(device, &id, rank, world, &options, out_comm);
       });
     });
   }
@@ -310,14 +317,14 @@ void run_job(const Job& job) {
   const uint32_t world = job.processes * job.threads;
   const bool by_id = job.threads > 1;
   static int jobs = 0;
-  const std::string meeting =
+  const std::string rendezvous =
       by_id ? "-" : "processes-" + std::to_string(getpid()) + "-" + std::to_string(++jobs);
   std::vector<ChildProcess> children;
   for (uint32_t process = 0; process < job.processes; ++process) {
     children.emplace_back(
         "rank", std::vector<std::string>{std::to_string(process * job.threads),
                                          std::to_string(job.threads), std::to_string(world),
-                                         job.backends, job.staged ? "staged" : "alias", meeting,
+                                         job.backends, job.staged ? "staged" : "alias", rendezvous,
                                          job.what, job.algorithm});
   }
   if (by_id) {
@@ -362,7 +369,7 @@ TEST(ProcessMemory, ThatIsGivenBackIsNotReadWhereItWas) {
 }
 
 TEST(ProcessesOfALauncher, ParkWhereTheyShareACore) {
-  run_job({2, 1, "cpu", false, "crowded"});
+  run_job({2, 1, "cpu", false, "oversubscribed"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Processes, Processes,
@@ -389,7 +396,7 @@ INSTANTIATE_TEST_SUITE_P(ThreadsOfProcesses, Processes,
                          testing::PrintToStringParamName());
 // Ranks of one process use the emulated chip's library; between processes Keel's own algorithms
 // run.
-INSTANTIATE_TEST_SUITE_P(Islands, Processes,
+INSTANTIATE_TEST_SUITE_P(Hierarchical, Processes,
                          testing::Values(Job{2, 2, "sim", false}, Job{3, 2, "sim", true},
                                          Job{2, 2, "sim", false, "interleaving"}),
                          testing::PrintToStringParamName());

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collectives/deadlock_detector.h"
 #include "collectives/selection/selection.h"
-#include "collectives/standstill.h"
 
 namespace keel {
 
@@ -14,30 +14,31 @@ RankContext::RankContext(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> 
     : team_(std::move(team)),
       rank_(rank),
       device_(std::move(device)),
-      has_alias_(device_->claims(KEEL_CLAIM_HOST_ALIAS) && !forbid_alias),
+      has_alias_(device_->has(KEEL_CAPABILITY_HOST_ALIAS) && !forbid_alias),
       book_(*device_),
       views_(team_->world()) {
-  if (!team_->is_local()) attach_ = Attach(team_->attendees(), rank_);
+  if (!team_->is_local()) attach_ = Attach(team_->peer_infos(), rank_);
   sources.resize(team_->world());
   factors.resize(team_->world());
   any_staged_ = !has_alias_;
   for (uint32_t other = 0; other < team_->world(); ++other) {
-    any_staged_ = any_staged_ || has_leg(other);
+    any_staged_ = any_staged_ || has_link(other);
   }
   team_->set_device(rank_, *device_);
-  may_sum_on_device_ = team_->world() == 2 && team_->is_local() && has_leg(0) != has_leg(1);
+  may_sum_on_device_ = team_->world() == 2 && team_->is_local() && has_link(0) != has_link(1);
 }
 
-DeviceSum& RankContext::device_sum() {
-  if (!device_sum_) {
-    device_sum_ = std::make_unique<DeviceSum>(*device_, chunk_bytes_, team_->is_urgent());
-    told_sum_.store(device_sum_.get(), std::memory_order_release);
+DeviceReduction& RankContext::device_reduction() {
+  if (!device_reduction_) {
+    device_reduction_ =
+        std::make_unique<DeviceReduction>(*device_, chunk_bytes_, team_->is_urgent());
+    told_sum_.store(device_reduction_.get(), std::memory_order_release);
   }
-  return *device_sum_;
+  return *device_reduction_;
 }
 
-Stage::Traffic RankContext::traffic() const {
-  const DeviceSum* const sum = told_sum_.load(std::memory_order_acquire);
+StagingPipeline::Traffic RankContext::traffic() const {
+  const DeviceReduction* const sum = told_sum_.load(std::memory_order_acquire);
   const uint64_t summed = sum == nullptr ? 0 : sum->summed_bytes();
   return {to_host.load(std::memory_order_relaxed) +
               messages_to_host.load(std::memory_order_relaxed) + summed,
@@ -46,44 +47,45 @@ Stage::Traffic RankContext::traffic() const {
 }
 
 void RankContext::tell_exchange(const Request& request, const Side& send, const Side& receive,
-                                const ExchangeWay& way,
+                                const OperationPath& way,
                                 std::chrono::steady_clock::time_point begin) {
-  const auto leg_bytes = [](const Side& side) {
+  const auto link_bytes = [](const Side& side) {
     return side.staged && side.buffer.host == nullptr ? side.bytes : 0;
   };
   exchange.collective = request.collective;
   exchange.bytes =
       std::max(request.send_bytes(rank_, world()), request.receive_bytes(rank_, world()));
   exchange.way = way;
-  exchange.leg_out_bytes = leg_bytes(send);
-  exchange.leg_in_bytes = leg_bytes(receive);
+  exchange.link_out_bytes = link_bytes(send);
+  exchange.link_in_bytes = link_bytes(receive);
   exchange.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  last_exchange.write(exchange);
+  last_operation.write(exchange);
 }
 
-void RankContext::make_stage() {
+void RankContext::make_staging() {
   chunk_bytes_ = segment().chunk_bytes();
   // A chunk holds every rank's small result: world pieces of eager data.
   window_bytes_ = std::max(chunk_bytes_, uint64_t{world()} * kStagedEagerBytes);
-  stage_ = std::make_unique<Stage>(*device_, window_bytes_, !team_->is_local(), team_->is_urgent());
+  stage_ = std::make_unique<StagingPipeline>(*device_, window_bytes_, !team_->is_local(),
+                                             team_->is_urgent());
 }
 
-void RankContext::read_legs(uint64_t sequence, std::vector<Leg>* out_legs) {
+void RankContext::read_links(uint64_t sequence, std::vector<HostLink>* out_legs) {
   out_legs->assign(world(), {});
   for (uint32_t other = 0; other < world(); ++other) {
-    Leg& leg = (*out_legs)[other];
-    leg.is_free = !has_leg(other);
-    if (leg.is_free || sequence == 0) continue;
+    HostLink& link = (*out_legs)[other];
+    link.is_free = !has_link(other);
+    if (link.is_free || sequence == 0) continue;
     // All ranks have published the operation, and no rank overwrites the descriptor before this
     // rank publishes again.
-    const Post& post = segment().post(other, sequence - 1);
-    leg.out = sane_rate(post.leg_out);
-    leg.in = sane_rate(post.leg_in);
+    const OperationDescriptor& post = segment().post(other, sequence - 1);
+    link.out = sane_rate(post.link_out);
+    link.in = sane_rate(post.link_in);
   }
 }
 
-Status RankContext::prepare_stage(const Side& side) {
+Status RankContext::prepare_staging(const Side& side) {
   return stage_->prepare(/*device_copies=*/side.buffer.host == nullptr);
 }
 
@@ -130,7 +132,7 @@ Status RankContext::make_side(const void* pointer, uint64_t bytes, bool publishe
                               bool attachable) {
   KEEL_RETURN_IF_ERROR(locate_side(pointer, bytes, published, attachable, out_side));
   if (!out_side->staged) return {};
-  KEEL_RETURN_IF_ERROR(prepare_stage(*out_side));
+  KEEL_RETURN_IF_ERROR(prepare_staging(*out_side));
   out_side->place = stage_->place();
   return {};
 }
@@ -148,17 +150,17 @@ Status RankContext::make_scratch(Side* out_side) {
   return {};
 }
 
-Status RankContext::make_work(Place* out_place) {
+Status RankContext::make_work(MemHandle* out_place) {
   KEEL_RETURN_IF_ERROR(stage_->prepare(/*device_copies=*/false));
   *out_place = stage_->place();
   return {};
 }
 
-Status RankContext::resolve(uint32_t peer, const Place& place, uint32_t epoch, uint64_t offset,
-                            uint64_t size, Patience& patience, const char** out_data) {
+Status RankContext::resolve(uint32_t peer, const MemHandle& place, uint32_t epoch, uint64_t offset,
+                            uint64_t size, WaitContext& wait_context, const char** out_data) {
   Status status =
-      views_[peer].resolve(team_->memory(), team_->attendee(peer).process, team_->is_here(peer),
-                           place, epoch, offset, size, segment(), patience, out_data);
+      views_[peer].resolve(team_->memory(), team_->peer_info(peer).process, team_->is_here(peer),
+                           place, epoch, offset, size, segment(), wait_context, out_data);
   if (status.ok()) return status;
   if (segment().failed()) return segment().failure_status();
   // The peer's process does not answer: its death may be visible here before the process watcher
@@ -172,7 +174,7 @@ Status RankContext::read_attached(uint32_t peer, uint64_t address, uint64_t size
   auto* to = static_cast<char*>(out);
   for (uint64_t done = 0; done < size; done += kStepBytes) {
     if (done != 0) KEEL_RETURN_IF_ERROR(between_steps());
-    const Status status = read_process(team_->attendee(peer).pid, address + done, to + done,
+    const Status status = read_process(team_->peer_info(peer).pid, address + done, to + done,
                                        std::min(kStepBytes, size - done));
     // Checked after each part: if some rank has failed, |peer| may have returned the buffer to its
     // caller during the read.
@@ -201,7 +203,7 @@ Status RankContext::reduce_in_steps(const Request& request, char* result, uint64
 
 Status RankContext::check_calls(uint64_t sequence) {
   const auto calls_of = [&](uint32_t rank) {
-    return segment().post(rank, sequence).flags >> Post::kCallShift;
+    return segment().post(rank, sequence).flags >> OperationDescriptor::kCallShift;
   };
   const auto agreeing = [&](uint32_t calls) {
     uint32_t count = 0;
@@ -226,38 +228,38 @@ Status RankContext::check_calls(uint64_t sequence) {
 }
 
 Status RankContext::posted_status(uint32_t peer, uint64_t sequence) {
-  const Post& post = segment().post(peer, sequence);
+  const OperationDescriptor& post = segment().post(peer, sequence);
   if (post.status == KEEL_OK) return {};
-  char text[sizeof(Post::text)];
+  char text[sizeof(OperationDescriptor::text)];
   std::memcpy(text, post.text, sizeof(text));
   text[sizeof(text) - 1] = '\0';
   return failure(KEEL_RANK_FAILED, "{}: {}", team_->name(peer), text);
 }
 
-Status RankContext::await_posts(uint64_t sequence, Patience& patience) {
-  Status status = segment().await_posts(sequence, patience);
+Status RankContext::await_descriptors(uint64_t sequence, WaitContext& wait_context) {
+  Status status = segment().await_descriptors(sequence, wait_context);
   if (status.code() == KEEL_TIMED_OUT) {
     status = failure(
         KEEL_TIMED_OUT, "{}, operation {}: {} did not call in time: {}",
         describe(segment().post(rank_, sequence).fingerprint), sequence,
         name_ranks([&](uint32_t other) { return !team_->segment().has_posted(other, sequence); }),
-        describe_standings(*team_, sequence));
+        describe_progress_of_all(*team_, sequence));
   }
   if (!status.ok()) team_->abort(status);
   return status;
 }
 
-Status RankContext::await(Patience& patience) {
-  Status status = segment().await_step(step, patience);
+Status RankContext::await(WaitContext& wait_context) {
+  Status status = segment().await_step(step, wait_context);
   if (status.code() != KEEL_TIMED_OUT) return status;
   return failure(KEEL_TIMED_OUT, "{} did not go on in time", name_ranks([&](uint32_t other) {
                    return !team_->segment().has_arrived(other, step);
                  }));
 }
 
-Status RankContext::meet(Patience& patience) {
+Status RankContext::meet(WaitContext& wait_context) {
   arrive();
-  return await(patience);
+  return await(wait_context);
 }
 
 }  // namespace keel

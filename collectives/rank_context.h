@@ -10,18 +10,18 @@
 #include <span>
 #include <vector>
 
-#include "collectives/bridge/device_sum.h"
-#include "collectives/bridge/exchange_plan.h"
-#include "collectives/bridge/last_exchange.h"
-#include "collectives/bridge/stage.h"
+#include "collectives/bridge/chunk_plan.h"
+#include "collectives/bridge/device_reduction.h"
+#include "collectives/bridge/operation_statistics.h"
+#include "collectives/bridge/staging_pipeline.h"
 #include "collectives/operation.h"
+#include "collectives/priority_arbiter.h"
 #include "collectives/reduce.h"
 #include "collectives/selection/selection.h"
 #include "collectives/team.h"
-#include "collectives/transports/arena_book.h"
 #include "collectives/transports/attach.h"
+#include "collectives/transports/ipc_handle_cache.h"
 #include "collectives/transports/peer_memory.h"
-#include "collectives/urgent_traffic.h"
 #include "core/device.h"
 #include "core/status.h"
 
@@ -29,11 +29,11 @@ namespace keel {
 
 // One of the rank's own buffers in one operation.
 struct Side {
-  Stage::Buffer buffer;
+  StagingPipeline::Buffer buffer;
   uint64_t bytes = 0;
   bool staged = false;    // the other ranks cannot reach it
   bool attached = false;  // other processes read it by cross-memory attach
-  Place place;            // of the buffer, or of the staging pipeline
+  MemHandle place;        // of the buffer, or of the staging pipeline
 
   // Returns a side for local use only: |size| bytes at |pointer| for the device and at |host| for
   // the host.
@@ -50,7 +50,7 @@ struct Side {
 // Returns the host address of |size| bytes at |pointer|, in |device|'s memory or in host memory
 // with the same address on the device. NULL if neither the calling thread's lookup cache, |notes|,
 // nor a registration covers the bytes.
-inline void* host_address(Device& device, const RememberedBlocks& notes, void* pointer,
+inline void* host_address(Device& device, const BlockLookupCache& notes, void* pointer,
                           uint64_t size) {
   char* const alias = device.memory().known_alias(notes, pointer, size);
   if (alias != nullptr) [[likely]] {
@@ -65,7 +65,7 @@ struct Sides {
   Side send;
   Side receive;
   void* scratch = nullptr;
-  Place work;            // scratch that the step plan wants
+  MemHandle work;        // scratch that the step plan wants
   bool fetched = false;  // the first chunks of a staged |send| are copied
 };
 
@@ -84,30 +84,32 @@ class RankContext {
   // Whether the host accesses the device's memory in place.
   bool has_alias() const { return has_alias_; }
   // Allocates the bounce buffers for |side|; required for each staged side.
-  Status prepare_stage(const Side& side);
-  Stage& stage() { return *stage_; }
+  Status prepare_staging(const Side& side);
+  StagingPipeline& stage() { return *stage_; }
   uint64_t window_bytes() const { return window_bytes_; }
-  // Bytes of a message's chunk: the segment's value at make_stage(), since any process with the
+  // Bytes of a message's chunk: the segment's value at make_staging(), since any process with the
   // segment may change the value later.
   uint64_t chunk_bytes() const { return chunk_bytes_; }
   // Requires the segment's chunk size.
-  void make_stage();
-  // write_leg() writes the measured rates of the rank's host link into |post|. read_legs() returns
-  // the rates published by all ranks with the operation before |sequence|; the result is the same
-  // on all ranks.
-  void write_leg(Post* post) const {
-    post->leg_out = static_cast<float>(stage_->out_rate());
-    post->leg_in = static_cast<float>(stage_->in_rate());
+  void make_staging();
+  // write_link() writes the measured rates of the rank's host link into |post|. read_links()
+  // returns the rates published by all ranks with the operation before |sequence|; the result is
+  // the same on all ranks.
+  void write_link(OperationDescriptor* post) const {
+    post->link_out = static_cast<float>(stage_->out_rate());
+    post->link_in = static_cast<float>(stage_->in_rate());
   }
-  void read_legs(uint64_t sequence, std::vector<Leg>* out_legs);
+  void read_links(uint64_t sequence, std::vector<HostLink>* out_legs);
   // Whether |rank| has a host link: the host does not reach the memory of the rank's device.
-  bool has_leg(uint32_t rank) const { return (team_->attendee(rank).flags & Team::kNoAlias) != 0; }
+  bool has_link(uint32_t rank) const {
+    return (team_->peer_info(rank).flags & Team::kNoAlias) != 0;
+  }
 
   // Whether the communicator has two ranks, both of this process, and exactly one host link: see
-  // DeviceSum.
+  // DeviceReduction.
   bool may_sum_on_device() const { return may_sum_on_device_; }
   // Device-offloaded reduction of the rank with the host link; created on first use.
-  DeviceSum& device_sum();
+  DeviceReduction& device_reduction();
   // Whether the last eligible operation was reduced on the device.
   bool sums_on_device = false;
 
@@ -120,11 +122,11 @@ class RankContext {
   // Makes a side without a buffer, for partial results gathered by a peer.
   Status make_scratch(Side* out_side);
   // Returns the place of the bounce buffers, for the peers.
-  Status make_work(Place* out_place);
+  Status make_work(MemHandle* out_place);
   uint32_t memory_epoch() const { return book_.epoch(); }
   // Returns the local address of |size| bytes at |offset| from |place|, a place of |peer|.
-  Status resolve(uint32_t peer, const Place& place, uint32_t epoch, uint64_t offset, uint64_t size,
-                 Patience& patience, const char** out_data);
+  Status resolve(uint32_t peer, const MemHandle& place, uint32_t epoch, uint64_t offset,
+                 uint64_t size, WaitContext& wait_context, const char** out_data);
   // Copies memory of |peer|, a rank of another process with a published address only.
   Status read_attached(uint32_t peer, uint64_t address, uint64_t size, void* out);
   Attach& attach() { return attach_; }
@@ -134,7 +136,9 @@ class RankContext {
   uint64_t step = 0;
   // Number of the running call among the rank's calls; published with the operation.
   uint64_t call = 0;
-  uint32_t call_flags() const { return static_cast<uint32_t>(call) << Post::kCallShift; }
+  uint32_t call_flags() const {
+    return static_cast<uint32_t>(call) << OperationDescriptor::kCallShift;
+  }
   // Requires |sequence| to be published by all ranks. If some rank has made more calls than it has
   // published, the ranks are at different operations: ends the communicator and names the rank.
   Status check_calls(uint64_t sequence);
@@ -142,31 +146,32 @@ class RankContext {
   Status posted_status(uint32_t peer, uint64_t sequence);
   // Blocks until all ranks have published |sequence|. The failure at the deadline names the missing
   // ranks; any failure ends the communicator.
-  Status await_posts(uint64_t sequence, Patience& patience);
+  Status await_descriptors(uint64_t sequence, WaitContext& wait_context);
   // Runs the next barrier; arrive() and await() are the two halves.
-  Status meet(Patience& patience);
+  Status meet(WaitContext& wait_context);
   void arrive() { segment().arrive(rank_, ++step); }
-  Status await(Patience& patience);
+  Status await(WaitContext& wait_context);
 
   // Yields to urgent operations, between two parts of an operation of several milliseconds.
-  bool may_give_way() const { return UrgentTraffic::get().is_possible() && !team_->is_urgent(); }
-  void give_way() {
-    if (!may_give_way()) [[likely]] {
+  bool may_yield() const { return PriorityArbiter::get().is_possible() && !team_->is_urgent(); }
+  void yield_to_urgent() {
+    if (!may_yield()) [[likely]] {
       return;
     }
-    if (UrgentTraffic::get().give_way()) gave_way_.fetch_add(1, std::memory_order_relaxed);
+    if (PriorityArbiter::get().yield_to_urgent())
+      preempted_.fetch_add(1, std::memory_order_relaxed);
   }
   // Yields and checks the communicator for failure. Call after each kStepBytes of one part, every
   // 0.3 to 1 ms: two loads are negligible at this rate, and no urgent operation or thread waiting
   // for a failure waits longer.
   static constexpr uint64_t kStepBytes = 4 << 20;
   Status between_steps() {
-    give_way();
+    yield_to_urgent();
     return segment().failed() ? segment().failure_status() : Status();
   }
   // Reduces the next |count| elements of all |sources| into |result|, step by step.
   Status reduce_in_steps(const Request& request, char* result, uint64_t count, Store store);
-  uint64_t gave_way() const { return gave_way_.load(std::memory_order_relaxed); }
+  uint64_t preempted() const { return preempted_.load(std::memory_order_relaxed); }
 
   void count_in_place(uint64_t bytes) {
     in_place_.store(in_place() + bytes, std::memory_order_relaxed);  // one writer at a time
@@ -184,19 +189,19 @@ class RankContext {
   std::atomic<uint64_t> messages_to_host{0};
   std::atomic<uint64_t> messages_to_device{0};
   // All copied bytes, with device-offloaded reductions.
-  Stage::Traffic traffic() const;
+  StagingPipeline::Traffic traffic() const;
   uint64_t in_place() const { return in_place_.load(std::memory_order_relaxed); }
 
   // Reduce-scatter and all-gather chunking, agreed by all ranks.
-  DividedSums divided_sums;
+  ReduceScatterChunks reduce_scatter_chunks;
 
   // The planned operation, kept to avoid allocations in the next; and the last complete operation,
   // for explain().
-  Exchange exchange;
-  LastExchange last_exchange;
+  OperationStatistics exchange;
+  LastOperation last_operation;
   // Records the statistics of the complete |request|. All ranks had called by |begin|.
   void tell_exchange(const Request& request, const Side& send, const Side& receive,
-                     const ExchangeWay& way, std::chrono::steady_clock::time_point begin);
+                     const OperationPath& way, std::chrono::steady_clock::time_point begin);
 
   // One entry per rank, reserved to avoid allocations in operations.
   std::vector<const void*> sources;
@@ -241,14 +246,14 @@ class RankContext {
   bool may_sum_on_device_ = false;
   uint64_t chunk_bytes_ = 0;
   uint64_t window_bytes_ = 0;
-  std::unique_ptr<Stage> stage_;
-  std::unique_ptr<DeviceSum> device_sum_;
-  std::atomic<const DeviceSum*> told_sum_{nullptr};  // |device_sum_|, for other threads
-  ArenaBook book_;
+  std::unique_ptr<StagingPipeline> stage_;
+  std::unique_ptr<DeviceReduction> device_reduction_;
+  std::atomic<const DeviceReduction*> told_sum_{nullptr};  // |device_reduction_|, for other threads
+  IpcHandleCache book_;
   Attach attach_;
-  std::vector<PeerView> views_;
+  std::vector<RemoteMappingCache> views_;
   std::atomic<uint64_t> in_place_{0};
-  std::atomic<uint64_t> gave_way_{0};
+  std::atomic<uint64_t> preempted_{0};
 };
 
 }  // namespace keel

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/exchange.h"
+#include "collectives/all_gather_control.h"
 #include "core/api.h"
 #include "core/testing/keel_test.h"
 
@@ -22,17 +22,17 @@ class RankContextTest : public KeelTest {
     KeelTest::SetUp();
     Ref<Device> device;
     ASSERT_TRUE(find_device(load("fake", {{"devices", "1"}}).at(0), "device", &device).ok());
-    std::vector<Attendee> attendees(kWorld);
+    std::vector<PeerInfo> peer_infos(kWorld);
     for (uint32_t rank = 0; rank < kWorld; ++rank) {
-      attendees[rank].rank = rank;
-      attendees[rank].device = device->name();
-      attendees[rank].process = ShareServer::get().token();
+      peer_infos[rank].rank = rank;
+      peer_infos[rank].device = device->name();
+      peer_infos[rank].process = MemHandleServer::get().token();
     }
-    ASSERT_TRUE(Team::create_local(std::move(attendees), &team_).ok());
+    ASSERT_TRUE(Team::create_local(std::move(peer_infos), &team_).ok());
     team_->segment().set_chunk_bytes(4096);
     for (uint32_t rank = 0; rank < kWorld; ++rank) {
       ranks_[rank] = std::make_unique<RankContext>(team_, rank, device, /*forbid_alias=*/false);
-      ranks_[rank]->make_stage();
+      ranks_[rank]->make_staging();
     }
   }
   void TearDown() override {
@@ -42,14 +42,14 @@ class RankContextTest : public KeelTest {
   }
 
   // Returns each rank's status of an exchange of all.
-  std::array<Status, kWorld> exchange_all() {
+  std::array<Status, kWorld> all_gather_control_to_all() {
     std::array<std::future<Status>, kWorld> running;
     for (uint32_t rank = 0; rank < kWorld; ++rank) {
       running[rank] = std::async(std::launch::async, [this, rank] {
         const std::atomic<bool> never{false};
-        Patience patience(60'000'000'000, never);
+        WaitContext wait_context(60'000'000'000, never);
         std::vector<uint32_t> all;
-        return exchange(*ranks_[rank], kSplitCollective, rank, patience, &all);
+        return exchange(*ranks_[rank], kSplitCollective, rank, wait_context, &all);
       });
     }
     std::array<Status, kWorld> results;
@@ -64,10 +64,11 @@ class RankContextTest : public KeelTest {
 // A call made but not published would leave the ranks one operation apart.
 TEST_F(RankContextTest, ARankThatHasMadeAnotherNumberOfCallsEndsTheCommunicatorByName) {
   for (auto& rank : ranks_) rank->call = 0x1ffff;  // 16 bits are published
-  for (const Status& status : exchange_all()) EXPECT_TRUE(status.ok()) << status.text();
+  for (const Status& status : all_gather_control_to_all())
+    EXPECT_TRUE(status.ok()) << status.text();
   for (auto& rank : ranks_) ++rank->call;
   ++ranks_[1]->call;
-  for (const Status& status : exchange_all()) {
+  for (const Status& status : all_gather_control_to_all()) {
     EXPECT_EQ(status.code(), KEEL_RANK_FAILED);
     EXPECT_NE(std::string(status.text()).find("rank 1 (fake:0) made another number of calls"),
               std::string::npos)

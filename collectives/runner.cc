@@ -7,33 +7,35 @@
 
 #include "collectives/algorithms/eager.h"
 #include "collectives/algorithms/one_shot.h"
-#include "collectives/islands/islands.h"
+#include "collectives/hierarchical/hierarchical.h"
 
 namespace keel {
 
 Status Runner::run(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
-                   Patience& patience, std::optional<uint64_t> posted, const Sides& sides) {
-  if (request.collective == KEEL_SEND_RECV) return run_messages(request, ready, entry, patience);
-  return run_collective(request, ready, entry, patience, posted, sides);
+                   WaitContext& wait_context, std::optional<uint64_t> posted, const Sides& sides) {
+  if (request.collective == KEEL_SEND_RECV)
+    return run_messages(request, ready, entry, wait_context);
+  return run_collective(request, ready, entry, wait_context, posted, sides);
 }
 
 Status Runner::refuse(const Request& request, const Status& why, FlightRecorder::Entry* entry,
-                      Patience& patience) {
+                      WaitContext& wait_context) {
   if (request.collective == KEEL_SEND_RECV) {
-    return tell_refused(request.transfers, why, entry, patience);
+    return tell_refused(request.transfers, why, entry, wait_context);
   }
   ControlSegment& segment = context_.segment();
   const uint64_t sequence = context_.sequence++;
-  Status status = segment.await_room(sequence, patience);
+  Status status = segment.await_room(sequence, wait_context);
   if (status.ok()) {
-    write_post(request, sequence, why, {});
-    segment.publish_post(context_.rank(), sequence);
+    write_descriptor(request, sequence, why, {});
+    segment.publish_descriptor(context_.rank(), sequence);
     FlightRecorder::start(entry);
     // Waits, since the data of the rank's next descriptor overwrites data still read by the peers.
     // A leaving rank has no next descriptor.
-    status = segment.await_posts(sequence, patience);
-    if (!status.ok() && !patience.cancelled()) status = context_.await_posts(sequence, patience);
-  } else if (!patience.cancelled()) {
+    status = segment.await_descriptors(sequence, wait_context);
+    if (!status.ok() && !wait_context.cancelled())
+      status = context_.await_descriptors(sequence, wait_context);
+  } else if (!wait_context.cancelled()) {
     segment.abort(status);
   }
   if (status.ok()) status = compare(sequence, request.print, why);
@@ -42,10 +44,10 @@ Status Runner::refuse(const Request& request, const Status& why, FlightRecorder:
 }
 
 Status Runner::tell_refused(const std::vector<Transfer>& transfers, const Status& why,
-                            FlightRecorder::Entry* entry, Patience& patience) {
+                            FlightRecorder::Entry* entry, WaitContext& wait_context) {
   FlightRecorder::start(entry);
-  const Status status = messages_.run(transfers, patience);
-  if (status.ok() || patience.cancelled()) return why;
+  const Status status = messages_.run(transfers, wait_context);
+  if (status.ok() || wait_context.cancelled()) return why;
   context_.team().abort(status.with_prefix("send_recv: "));
   return status;
 }
@@ -54,11 +56,11 @@ bool Runner::is_native(const Request& request) const {
   return islands_ != nullptr && islands_->takes(request);
 }
 
-bool Runner::fetch_now(const Request& request, Sides* sides, Patience& patience) {
+bool Runner::fetch_now(const Request& request, Sides* sides, WaitContext& wait_context) {
   if (!sides->send.staged) return true;
   const uint64_t sequence = context_.sequence;
   if (!context_.segment().has_room(sequence)) return false;
-  DirectAlgorithm direct(context_, request, sequence, sides->send, sides->receive, patience);
+  DirectAlgorithm direct(context_, request, sequence, sides->send, sides->receive, wait_context);
   sides->fetched = direct.start(/*is_fetched=*/false).ok();
   return sides->fetched;
 }
@@ -67,7 +69,7 @@ bool Runner::post_now(const Request& request, const Sides& sides,
                       std::optional<uint64_t>* out_posted) {
   const uint64_t sequence = context_.sequence;
   if (!context_.segment().has_room(sequence)) return false;
-  write_post(request, sequence, {}, sides);
+  write_descriptor(request, sequence, {}, sides);
   context_.segment().publish_ahead(context_.rank(), sequence);
   ++context_.sequence;
   *out_posted = sequence;
@@ -87,7 +89,7 @@ bool Runner::post_eager(const Request& request, const EagerBuffers& buffers,
   if (buffers.send_bytes != 0) {
     fill_eager(context_, request, sequence, buffers.send, buffers.send_bytes);
   }
-  write_post_head(request, sequence, KEEL_OK, /*flags=*/0);
+  write_descriptor_head(request, sequence, KEEL_OK, /*flags=*/0);
   context_.segment().publish_ahead(context_.rank(), sequence);
   ++context_.sequence;
   *out_posted = sequence;
@@ -107,18 +109,18 @@ bool Runner::try_eager(const Request& request, const EagerBuffers& buffers, uint
 }
 
 Status Runner::run_messages(const Request& request, const Status& ready,
-                            FlightRecorder::Entry* entry, Patience& patience) {
+                            FlightRecorder::Entry* entry, WaitContext& wait_context) {
   if (!ready.ok()) {
     std::vector<Transfer> refused = request.transfers;
     refuse_all(&refused, ready);
-    return tell_refused(refused, ready, entry, patience);
+    return tell_refused(refused, ready, entry, wait_context);
   }
   FlightRecorder::start(entry);
   Status status;
   {
     const Team::Act act(context_.team());
     if (!act.may()) return context_.segment().failure_status();
-    status = messages_.run(request.transfers, patience);
+    status = messages_.run(request.transfers, wait_context);
   }
   // As in run_collective(): a remote sender may have stopped waiting for this rank.
   if (status.ok() && !context_.team().is_local() && context_.segment().failed()) {
@@ -180,26 +182,26 @@ Status Runner::make_sides(const Request& request, Sides* out_sides) {
   return context_.make_side(request.send, send_bytes, !eager, &out_sides->send, attachable);
 }
 
-Post& Runner::write_post_head(const Request& request, uint64_t sequence, keel_status status,
-                              uint32_t flags) {
-  Post& post = context_.segment().post(context_.rank(), sequence);
+OperationDescriptor& Runner::write_descriptor_head(const Request& request, uint64_t sequence,
+                                                   keel_status status, uint32_t flags) {
+  OperationDescriptor& post = context_.segment().post(context_.rank(), sequence);
   post.fingerprint = request.print;
   post.factor = request.factor;
   post.status = status;
   post.flags = flags | context_.call_flags();
-  context_.write_leg(&post);
+  context_.write_link(&post);
   context_.attach().tell(context_.segment(), sequence, &post);
   return post;
 }
 
-void Runner::write_post(const Request& request, uint64_t sequence, const Status& ready,
-                        const Sides& sides, uint32_t more_flags) {
-  Post& post =
-      write_post_head(request, sequence, ready.code(),
-                      (sides.send.staged ? Post::kSendStaged : 0u) |
-                          (sides.send.attached ? Post::kSendAttached : 0u) |
-                          (sides.receive.staged ? Post::kReceiveStaged : 0u) |
-                          (request.send == request.receive ? Post::kInPlace : 0u) | more_flags);
+void Runner::write_descriptor(const Request& request, uint64_t sequence, const Status& ready,
+                              const Sides& sides, uint32_t more_flags) {
+  OperationDescriptor& post = write_descriptor_head(
+      request, sequence, ready.code(),
+      (sides.send.staged ? OperationDescriptor::kSendStaged : 0u) |
+          (sides.send.attached ? OperationDescriptor::kSendAttached : 0u) |
+          (sides.receive.staged ? OperationDescriptor::kReceiveStaged : 0u) |
+          (request.send == request.receive ? OperationDescriptor::kInPlace : 0u) | more_flags);
   if (request.algorithm != Algorithm::kEager) {  // eager data is in the descriptor
     post.send = sides.send.place;
     post.receive = sides.receive.place;
@@ -223,13 +225,13 @@ Status Runner::compare(uint64_t sequence, const Fingerprint& print, const Status
   uint32_t failed = ready.ok() ? UINT32_MAX : context_.rank();
   for (uint32_t rank = 0; rank < context_.world(); ++rank) {
     if (rank == context_.rank()) continue;
-    const Post& post = segment.post(rank, sequence);
+    const OperationDescriptor& post = segment.post(rank, sequence);
     all_equal = all_equal && post.fingerprint == print;
     flags |= post.flags;
-    other_calls |= (post.flags ^ context_.call_flags()) >> Post::kCallShift;
+    other_calls |= (post.flags ^ context_.call_flags()) >> OperationDescriptor::kCallShift;
     if (post.status != KEEL_OK && failed == UINT32_MAX) failed = rank;
   }
-  if ((flags & Post::kWantsAttach) != 0) context_.attach().wake(sequence);
+  if ((flags & OperationDescriptor::kWantsAttach) != 0) context_.attach().wake(sequence);
   if (all_equal && failed == UINT32_MAX && other_calls == 0) [[likely]] {
     return {};
   }
@@ -249,21 +251,21 @@ Status Runner::compare(uint64_t sequence, const Fingerprint& print, const Status
 }
 
 Status Runner::act(const Request& request, uint64_t sequence, const Sides& sides,
-                   DirectAlgorithm& direct, StepsAlgorithm& steps, Patience& patience) {
+                   DirectAlgorithm& direct, StepsAlgorithm& steps, WaitContext& wait_context) {
   const Team::Act act(context_.team());
   if (!act.may()) return context_.segment().failure_status();
   if (request.algorithm == Algorithm::kEager) {
-    return finish_eager(context_, request, sequence, sides.receive, patience);
+    return finish_eager(context_, request, sequence, sides.receive, wait_context);
   }
   const auto begin = std::chrono::steady_clock::now();
-  ExchangeWay way;
+  OperationPath way;
   if (is_stepped(request.algorithm)) {
     KEEL_RETURN_IF_ERROR(steps.run());
     way = steps.way();
   } else if (const bool copies = does_copy_one_shot(context_, request, sequence);
              copies || can_one_shot(context_, request, sequence, sides.send, sides.receive)) {
     KEEL_RETURN_IF_ERROR((copies ? run_copying_one_shot : run_one_shot)(
-        context_, request, sequence, sides.send, sides.receive, patience));
+        context_, request, sequence, sides.send, sides.receive, wait_context));
     way.algorithm = algorithm_name(Algorithm::kOneShot);
     way.round_bytes = request.count * request.element();
   } else {
@@ -273,12 +275,12 @@ Status Runner::act(const Request& request, uint64_t sequence, const Sides& sides
   return {};
 }
 
-Status Runner::act_native(const Request& request, Patience& patience) {
+Status Runner::act_native(const Request& request, WaitContext& wait_context) {
   const Team::Act act(context_.team());
   if (!act.may()) return context_.segment().failure_status();
   const auto begin = std::chrono::steady_clock::now();
-  KEEL_RETURN_IF_ERROR(islands_->run(request, patience));
-  ExchangeWay way;
+  KEEL_RETURN_IF_ERROR(islands_->run(request, wait_context));
+  OperationPath way;
   way.algorithm = "native";
   way.round_bytes = request.largest_piece() * request.element();
   way.is_native = true;
@@ -287,7 +289,7 @@ Status Runner::act_native(const Request& request, Patience& patience) {
 }
 
 Status Runner::run_collective(const Request& request, const Status& ready,
-                              FlightRecorder::Entry* entry, Patience& patience,
+                              FlightRecorder::Entry* entry, WaitContext& wait_context,
                               std::optional<uint64_t> posted, const Sides& posted_sides) {
   ControlSegment& segment = context_.segment();
   const uint32_t rank = context_.rank();
@@ -295,7 +297,7 @@ Status Runner::run_collective(const Request& request, const Status& ready,
   const bool native = is_native(request);
   const bool eager = !native && request.algorithm == Algorithm::kEager;
   const bool stepped = !native && is_stepped(request.algorithm);
-  Status status = segment.await_room(sequence, patience);
+  Status status = segment.await_room(sequence, wait_context);
   if (!status.ok()) {
     segment.abort(status);
     return status;
@@ -317,21 +319,21 @@ Status Runner::run_collective(const Request& request, const Status& ready,
     able = make_sides(request, &sides);
   }
   if (able.ok() && eager && !posted) {
-    able = write_eager(context_, request, sequence, sides.send, patience);
+    able = write_eager(context_, request, sequence, sides.send, wait_context);
   }
-  DirectAlgorithm direct(context_, request, sequence, sides.send, sides.receive, patience);
-  StepsAlgorithm steps(context_, request, sequence, sides.send, sides.receive, plan_, patience);
+  DirectAlgorithm direct(context_, request, sequence, sides.send, sides.receive, wait_context);
+  StepsAlgorithm steps(context_, request, sequence, sides.send, sides.receive, plan_, wait_context);
   if (able.ok() && !eager && !native) able = stepped ? steps.start() : direct.start(sides.fetched);
   if (!posted) {
-    write_post(request, sequence, able, sides, direct.post_flags());
-    segment.publish_post(rank, sequence);
+    write_descriptor(request, sequence, able, sides, direct.post_flags());
+    segment.publish_descriptor(rank, sequence);
     FlightRecorder::start(entry);
   }
-  status = context_.await_posts(sequence, patience);
+  status = context_.await_descriptors(sequence, wait_context);
   if (status.ok()) status = compare(sequence, request.print, able);
   if (status.ok()) {
-    status = native ? act_native(request, patience)
-                    : act(request, sequence, sides, direct, steps, patience);
+    status = native ? act_native(request, wait_context)
+                    : act(request, sequence, sides, direct, steps, wait_context);
     if (!status.ok()) {
       if (!segment.failed()) {
         status = status.with_prefix(fmt::format("{}: ", context_.team().name(rank)));

@@ -17,7 +17,7 @@
 
 namespace keel {
 
-class Islands;
+class Hierarchical;
 struct EagerBuffers;
 
 // A collective has three phases on every rank:
@@ -33,27 +33,28 @@ class Runner {
 
   // Runs the operations accepted by |islands| through |islands| from now on. |islands| outlives the
   // operations.
-  void use(Islands* islands) { islands_ = islands; }
+  void use(Hierarchical* islands) { islands_ = islands; }
   bool is_native(const Request& request) const;
 
   // Blocks until |request| is complete or has failed. |ready|: KEEL_OK, or why the rank cannot take
   // part. |posted|: the sequence number from post_now(), with |sides|, not looked up again: the
   // caller may have freed the buffers since, effective when the operation completes.
   Status run(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
-             Patience& patience, std::optional<uint64_t> posted = {}, const Sides& sides = {});
+             WaitContext& wait_context, std::optional<uint64_t> posted = {},
+             const Sides& sides = {});
 
   // Replaces run() for a call refused with |why|: publishes the refusal in its turn and waits until
-  // the peers have called. |request| need not be valid. If |patience| is cancelled, the refusal is
-  // published all the same.
+  // the peers have called. |request| need not be valid. If |wait_context| is cancelled, the refusal
+  // is published all the same.
   Status refuse(const Request& request, const Status& why, FlightRecorder::Entry* entry,
-                Patience& patience);
+                WaitContext& wait_context);
 
   // Locates the buffers of |request|.
   Status make_sides(const Request& request, Sides* out_sides);
 
   // Before post_now(): copies staged data on the calling thread, for the peers to read. Returns
   // false if only run() can do this.
-  bool fetch_now(const Request& request, Sides* sides, Patience& patience);
+  bool fetch_now(const Request& request, Sides* sides, WaitContext& wait_context);
   // Before run(), for a request whose buffers are ready and located in |sides| for all readers:
   // publishes the request if there is room. A caller that gets true passes |*out_posted| to run().
   bool post_now(const Request& request, const Sides& sides, std::optional<uint64_t>* out_posted);
@@ -68,29 +69,29 @@ class Runner {
 
  private:
   Status run_messages(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
-                      Patience& patience);
+                      WaitContext& wait_context);
   // Sends the refusal to the peers of |transfers|, all of them refused. Returns |why|, or the
   // failure behind the end of the communicator.
   Status tell_refused(const std::vector<Transfer>& transfers, const Status& why,
-                      FlightRecorder::Entry* entry, Patience& patience);
+                      FlightRecorder::Entry* entry, WaitContext& wait_context);
   Status run_collective(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
-                        Patience& patience, std::optional<uint64_t> posted,
+                        WaitContext& wait_context, std::optional<uint64_t> posted,
                         const Sides& posted_sides);
   // Fills the operation descriptor, without the data.
-  Post& write_post_head(const Request& request, uint64_t sequence, keel_status status,
-                        uint32_t flags);
-  // |more_flags|: flags of Post not implied by |sides|.
-  void write_post(const Request& request, uint64_t sequence, const Status& ready,
-                  const Sides& sides, uint32_t more_flags = 0);
+  OperationDescriptor& write_descriptor_head(const Request& request, uint64_t sequence,
+                                             keel_status status, uint32_t flags);
+  // |more_flags|: flags of OperationDescriptor not implied by |sides|.
+  void write_descriptor(const Request& request, uint64_t sequence, const Status& ready,
+                        const Sides& sides, uint32_t more_flags = 0);
   Status act(const Request& request, uint64_t sequence, const Sides& sides, DirectAlgorithm& direct,
-             StepsAlgorithm& steps, Patience& patience);
-  Status act_native(const Request& request, Patience& patience);
+             StepsAlgorithm& steps, WaitContext& wait_context);
+  Status act_native(const Request& request, WaitContext& wait_context);
   Status compare(uint64_t sequence, const Fingerprint& print, const Status& ready);
 
   RankContext& context_;
-  MessageExchange messages_;
-  StepPlan plan_;               // of the running operation; kept to avoid allocations
-  Islands* islands_ = nullptr;  // NULL: Keel's own algorithms run all operations
+  PointToPointTransfers messages_;
+  StepPlan plan_;                    // of the running operation; kept to avoid allocations
+  Hierarchical* islands_ = nullptr;  // NULL: Keel's own algorithms run all operations
 };
 
 }  // namespace keel

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/bootstrap/share_server.h"
-#include "collectives/exchange.h"
+#include "collectives/all_gather_control.h"
+#include "collectives/bootstrap/mem_handle_server.h"
 #include "collectives/outcome.h"
 
 namespace keel {
@@ -17,14 +17,14 @@ namespace {
 struct Choice {
   int32_t color;
   int32_t key;
-  uint32_t flags;  // bits of Attendee::flags in Team::kOfACommunicator
+  uint32_t flags;  // bits of PeerInfo::flags in Team::kOfACommunicator
 };
 // Message from the first rank of each part to the rest of the part.
 struct Invitation {
   ObjectId segment;
   int32_t status;
 };
-static_assert(sizeof(Invitation) <= sizeof(Post::small));
+static_assert(sizeof(Invitation) <= sizeof(OperationDescriptor::small));
 
 std::vector<Part> parts_of(const std::vector<Choice>& choices) {
   std::vector<uint32_t> order(choices.size());
@@ -48,11 +48,11 @@ std::vector<Part> parts_of(const std::vector<Choice>& choices) {
 }  // namespace
 
 Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t flags,
-                  Patience& patience, std::shared_ptr<Team>* out_team, uint32_t* out_rank,
+                  WaitContext& wait_context, std::shared_ptr<Team>* out_team, uint32_t* out_rank,
                   std::vector<Part>* out_parts) {
   std::vector<Choice> choices;
   const Choice choice = {color, key, flags};
-  KEEL_RETURN_IF_ERROR(exchange(context, kSplitCollective, choice, patience, &choices));
+  KEEL_RETURN_IF_ERROR(exchange(context, kSplitCollective, choice, wait_context, &choices));
   std::vector<uint32_t> members;  // their ranks in the parent
   for (uint32_t rank = 0; rank < context.world(); ++rank) {
     if (choices[rank].color == color) members.push_back(rank);
@@ -60,27 +60,27 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
   std::stable_sort(members.begin(), members.end(),
                    [&](uint32_t a, uint32_t b) { return choices[a].key < choices[b].key; });
   Team& team = context.team();
-  Meeting meeting;
+  Rendezvous rendezvous;
   for (uint32_t rank = 0; rank < members.size(); ++rank) {
-    Attendee& attendee = meeting.attendees.emplace_back(team.attendee(members[rank]));
-    attendee.rank = rank;
-    attendee.flags = (attendee.flags & ~Team::kOfACommunicator) | choices[members[rank]].flags;
+    PeerInfo& peer_info = rendezvous.peer_infos.emplace_back(team.peer_info(members[rank]));
+    peer_info.rank = rank;
+    peer_info.flags = (peer_info.flags & ~Team::kOfACommunicator) | choices[members[rank]].flags;
     if (members[rank] == context.rank()) *out_rank = rank;
   }
   const bool takes_part = color != KEEL_NO_COLOR;
   const uint32_t first = members.front();
   Invitation own = {};
   // A failure here occurs on all ranks of the part; the ranks of all parts still meet below.
-  Status made = takes_part ? Team::check_priorities(meeting.attendees) : Status();
+  Status made = takes_part ? Team::check_priorities(rendezvous.peer_infos) : Status();
   if (made.ok() && takes_part && first == context.rank()) {
     FileDescriptor file;
-    made = Team::make_segment(meeting.attendees, &file);
-    if (made.ok()) made = ShareServer::get().publish(std::move(file), &own.segment);
+    made = Team::make_segment(rendezvous.peer_infos, &file);
+    if (made.ok()) made = MemHandleServer::get().publish(std::move(file), &own.segment);
     own.status = static_cast<int32_t>(made.code());
   }
   const bool is_published = takes_part && first == context.rank() && made.ok();
   std::vector<Invitation> invitations;
-  Status status = exchange(context, kSplitCollective, own, patience, &invitations);
+  Status status = exchange(context, kSplitCollective, own, wait_context, &invitations);
   if (status.ok() && takes_part) {
     const Invitation& invitation = invitations[first];
     if (!made.ok()) {
@@ -89,11 +89,13 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
       status =
           failure(KEEL_RANK_FAILED, "{} could not make the new communicator", team.name(first));
     } else {
-      const auto is_given_up = [&] { return patience.cancelled() || context.segment().failed(); };
+      const auto is_given_up = [&] {
+        return wait_context.cancelled() || context.segment().failed();
+      };
       status = team.is_here(first)
-                   ? ShareServer::get().open(invitation.segment, &meeting.segment)
-                   : fetch_object(team.attendee(first).process, invitation.segment,
-                                  patience.deadline(), is_given_up, &meeting.segment);
+                   ? MemHandleServer::get().open(invitation.segment, &rendezvous.segment)
+                   : fetch_object(team.peer_info(first).process, invitation.segment,
+                                  wait_context.deadline(), is_given_up, &rendezvous.segment);
       // The first rank's process has ended; this rank may see the end before the process watcher.
       const bool has_ended = status.code() == KEEL_RANK_FAILED;
       const std::string name = team.name(first);
@@ -103,11 +105,11 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
     }
   }
   // The peers need not wait for a rank without the segment mapped.
-  if (status.ok() && takes_part) status = Team::join(meeting, *out_rank, out_team);
+  if (status.ok() && takes_part) status = Team::join(rendezvous, *out_rank, out_team);
   // The segment stays published until all ranks have fetched it.
   std::vector<Outcome> fetched;
-  const Status met = exchange(context, kSplitCollective, Outcome(status), patience, &fetched);
-  if (is_published) ShareServer::get().withdraw(own.segment);
+  const Status met = exchange(context, kSplitCollective, Outcome(status), wait_context, &fetched);
+  if (is_published) MemHandleServer::get().withdraw(own.segment);
   const auto has_fetched = [](const Outcome& outcome) { return outcome.ok(); };
   if (out_parts != nullptr && met.ok() &&
       std::all_of(fetched.begin(), fetched.end(), has_fetched)) {

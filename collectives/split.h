@@ -25,7 +25,7 @@ struct Part {
 // a team makes the segment; the rest fetch it. |*out_parts|, if not NULL: all parts, the same on
 // all ranks; empty if a rank has failed.
 Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t flags,
-                  Patience& patience, std::shared_ptr<Team>* out_team, uint32_t* out_rank,
+                  WaitContext& wait_context, std::shared_ptr<Team>* out_team, uint32_t* out_rank,
                   std::vector<Part>* out_parts = nullptr);
 
 }  // namespace keel

@@ -14,10 +14,10 @@
 #include <thread>
 
 #include "collectives/bootstrap/lifelines.h"
+#include "collectives/bootstrap/mem_handle_server.h"
 #include "collectives/bootstrap/process_watch.h"
 #include "collectives/bootstrap/rank_list.h"
-#include "collectives/bootstrap/share_server.h"
-#include "collectives/urgent_traffic.h"
+#include "collectives/priority_arbiter.h"
 
 namespace keel {
 
@@ -36,19 +36,19 @@ Registry& registry() {
 
 // Number of cores that any rank's process may use: launchers bind each process to separate
 // cores, and control groups limit the processor time of some. Nested groups add up to too much.
-uint32_t core_count(const std::vector<Attendee>& attendees) {
+uint32_t core_count(const std::vector<PeerInfo>& peer_infos) {
   cpu_set_t all;
   CPU_ZERO(&all);
-  const Attendee* last = nullptr;
+  const PeerInfo* last = nullptr;
   std::map<std::string, double> limits;  // cores of each group
   bool is_limited = true;
-  for (const Attendee& attendee : attendees) {
-    if (last != nullptr && attendee.process == last->process) continue;
-    last = &attendee;
-    const bool is_here = attendee.process == ShareServer::get().token();
+  for (const PeerInfo& peer_info : peer_infos) {
+    if (last != nullptr && peer_info.process == last->process) continue;
+    last = &peer_info;
+    const bool is_here = peer_info.process == MemHandleServer::get().token();
     cpu_set_t set;
     CPU_ZERO(&set);
-    const auto pid = is_here ? 0 : static_cast<pid_t>(attendee.pid);
+    const auto pid = is_here ? 0 : static_cast<pid_t>(peer_info.pid);
     // A process already ended, or with an id of a foreign namespace, adds no cores.
     if (sched_getaffinity(pid, sizeof(set), &set) != 0) continue;
     CPU_OR(&all, &all, &set);
@@ -64,76 +64,76 @@ uint32_t core_count(const std::vector<Attendee>& attendees) {
 }
 
 // Name of a rank in the texts of remote processes.
-std::string name_elsewhere(uint32_t number, const Attendee& attendee) {
-  return fmt::format("rank {} ({}, process {})", number, attendee.device, attendee.pid);
+std::string name_elsewhere(uint32_t number, const PeerInfo& peer_info) {
+  return fmt::format("rank {} ({}, process {})", number, peer_info.device, peer_info.pid);
 }
 
 }  // namespace
 
-Team::Team(std::vector<Attendee> attendees, std::unique_ptr<ControlSegment> segment,
+Team::Team(std::vector<PeerInfo> peer_infos, std::unique_ptr<ControlSegment> segment,
            const ObjectId& object)
-    : attendees_(std::move(attendees)),
+    : peer_infos_(std::move(peer_infos)),
       segment_(std::move(segment)),
       object_(object),
-      devices_(attendees_.size()) {
+      devices_(peer_infos_.size()) {
   segment_->name_ranks_by([this](uint32_t rank) { return name(rank); });
-  const ProcessToken& self = ShareServer::get().token();
-  for (const Attendee& attendee : attendees_) {
-    here_.push_back(attendee.process == self);
+  const ProcessToken& self = MemHandleServer::get().token();
+  for (const PeerInfo& peer_info : peer_infos_) {
+    here_.push_back(peer_info.process == self);
     is_local_ = is_local_ && here_.back();
   }
 }
 
 Team::~Team() {
-  if (is_urgent()) UrgentTraffic::get().remove(*segment_);
+  if (is_urgent()) PriorityArbiter::get().remove(*segment_);
   for (uint64_t watch : watches_) ProcessWatch::get().unwatch(watch);
   for (uint64_t lifeline : lifelines_) Lifelines::get().unwatch(lifeline);
 }
 
-Status Team::make_segment(const std::vector<Attendee>& attendees, FileDescriptor* out_segment) {
-  const auto world = static_cast<uint32_t>(attendees.size());
-  return ControlSegment::create(world, world > core_count(attendees), out_segment);
+Status Team::make_segment(const std::vector<PeerInfo>& peer_infos, FileDescriptor* out_segment) {
+  const auto world = static_cast<uint32_t>(peer_infos.size());
+  return ControlSegment::create(world, world > core_count(peer_infos), out_segment);
 }
 
-Status Team::check_priorities(const std::vector<Attendee>& attendees) {
+Status Team::check_priorities(const std::vector<PeerInfo>& peer_infos) {
   std::vector<uint32_t> urgent;
   std::vector<uint32_t> normal;
-  for (const Attendee& attendee : attendees) {
-    ((attendee.flags & kUrgent) != 0 ? urgent : normal).push_back(attendee.rank);
+  for (const PeerInfo& peer_info : peer_infos) {
+    ((peer_info.flags & kUrgent) != 0 ? urgent : normal).push_back(peer_info.rank);
   }
   if (urgent.empty() || normal.empty()) return {};
   return failure(KEEL_INVALID_ARGUMENT, "options.priority differs: urgent at {}, normal at {}",
                  rank_list(urgent), rank_list(normal));
 }
 
-Status Team::map(std::vector<Attendee> attendees, const FileDescriptor& file,
+Status Team::map(std::vector<PeerInfo> peer_infos, const FileDescriptor& file,
                  std::shared_ptr<Team>* out_team) {
-  KEEL_RETURN_IF_ERROR(check_priorities(attendees));
+  KEEL_RETURN_IF_ERROR(check_priorities(peer_infos));
   std::unique_ptr<ControlSegment> segment;
   KEEL_RETURN_IF_ERROR(ControlSegment::map(file, &segment));
-  if (segment->world() != attendees.size()) {
+  if (segment->world() != peer_infos.size()) {
     return failure(KEEL_INVALID_ARGUMENT, "the communicator's memory is for {} ranks, not {}",
-                   segment->world(), attendees.size());
+                   segment->world(), peer_infos.size());
   }
   struct stat status = {};
   if (fstat(file.get(), &status) != 0) {
     return failure(KEEL_INVALID_ARGUMENT, "what came as a communicator's memory is none");
   }
   out_team->reset(
-      new Team(std::move(attendees), std::move(segment), {status.st_dev, status.st_ino}));
-  if ((*out_team)->is_urgent()) UrgentTraffic::get().add((*out_team)->segment_);
+      new Team(std::move(peer_infos), std::move(segment), {status.st_dev, status.st_ino}));
+  if ((*out_team)->is_urgent()) PriorityArbiter::get().add((*out_team)->segment_);
   return {};
 }
 
-Status Team::create_local(std::vector<Attendee> attendees, std::shared_ptr<Team>* out_team) {
+Status Team::create_local(std::vector<PeerInfo> peer_infos, std::shared_ptr<Team>* out_team) {
   FileDescriptor file;
-  KEEL_RETURN_IF_ERROR(make_segment(attendees, &file));
-  return map(std::move(attendees), file, out_team);
+  KEEL_RETURN_IF_ERROR(make_segment(peer_infos, &file));
+  return map(std::move(peer_infos), file, out_team);
 }
 
-Status Team::join(const Meeting& meeting, uint32_t rank, std::shared_ptr<Team>* out_team) {
+Status Team::join(const Rendezvous& rendezvous, uint32_t rank, std::shared_ptr<Team>* out_team) {
   struct stat status = {};
-  if (fstat(meeting.segment.get(), &status) != 0) {
+  if (fstat(rendezvous.segment.get(), &status) != 0) {
     return failure(KEEL_INVALID_ARGUMENT, "what came as a communicator's memory is none");
   }
   Registry& known = registry();
@@ -142,18 +142,19 @@ Status Team::join(const Meeting& meeting, uint32_t rank, std::shared_ptr<Team>* 
   std::weak_ptr<Team>& entry = known.teams[{status.st_dev, status.st_ino}];
   *out_team = entry.lock();
   if (*out_team) {
-    if ((*out_team)->attendees_ == meeting.attendees) return {};
+    if ((*out_team)->peer_infos_ == rendezvous.peer_infos) return {};
     out_team->reset();
     return failure(KEEL_RANK_FAILED, "what came as a new communicator's memory is another's");
   }
   std::shared_ptr<Team> team;
-  Status made = map(meeting.attendees, meeting.segment, &team);
+  Status made = map(rendezvous.peer_infos, rendezvous.segment, &team);
   if (made.ok()) made = team->watch_processes();
   if (!made.ok()) {
     // The peers have met this rank, and would wait for it.
     ControlSegment::abort_unmapped(
-        meeting.segment, failure(KEEL_RANK_FAILED, "{}: {}",
-                                 name_elsewhere(rank, meeting.attendees[rank]), made.text()));
+        rendezvous.segment,
+        failure(KEEL_RANK_FAILED, "{}: {}", name_elsewhere(rank, rendezvous.peer_infos[rank]),
+                made.text()));
     return made;
   }
   entry = team;
@@ -164,19 +165,19 @@ Status Team::join(const Meeting& meeting, uint32_t rank, std::shared_ptr<Team>* 
 Status Team::watch_processes() {
   std::set<ProcessToken> watched;
   for (uint32_t rank = 0; rank < world(); ++rank) {
-    const Attendee& attendee = attendees_[rank];
-    if (here_[rank] || !watched.insert(attendee.process).second) continue;
+    const PeerInfo& peer_info = peer_infos_[rank];
+    if (here_[rank] || !watched.insert(peer_info.process).second) continue;
     const auto on_loss = [weak = weak_from_this(),
-                          process = attendee.process](ControlSegment::Absence how) {
+                          process = peer_info.process](ControlSegment::Absence how) {
       if (const std::shared_ptr<Team> team = weak.lock()) team->end_process(process, how);
     };
     uint64_t watch = 0;
     KEEL_RETURN_IF_ERROR(ProcessWatch::get().watch(
-        attendee.pid, attendee.start_time, [on_loss] { on_loss(ControlSegment::Absence::kDied); },
+        peer_info.pid, peer_info.start_time, [on_loss] { on_loss(ControlSegment::Absence::kDied); },
         &watch));
     watches_.push_back(watch);
     KEEL_RETURN_IF_ERROR(Lifelines::get().watch(
-        attendee.process, [on_loss] { on_loss(ControlSegment::Absence::kReplaced); }, &watch));
+        peer_info.process, [on_loss] { on_loss(ControlSegment::Absence::kReplaced); }, &watch));
     lifelines_.push_back(watch);
   }
   return {};
@@ -184,7 +185,7 @@ Status Team::watch_processes() {
 
 void Team::end_process(const ProcessToken& process, ControlSegment::Absence how) {
   const auto is_missed = [&](uint32_t rank) {
-    return attendees_[rank].process == process && !segment_->has_left(rank);
+    return peer_infos_[rank].process == process && !segment_->has_left(rank);
   };
   for (uint32_t rank = 0; rank < world(); ++rank) {
     if (!is_missed(rank) || segment_->is_at_rest(rank)) continue;
@@ -216,10 +217,10 @@ std::string Team::id() const {
 }
 
 std::string Team::name(uint32_t rank) const {
-  const Attendee& attendee = attendees_[rank];
+  const PeerInfo& peer_info = peer_infos_[rank];
   const uint32_t number = is_numbered_.load(std::memory_order_acquire) ? numbers_[rank] : rank;
-  if (here_[rank]) return fmt::format("rank {} ({})", number, attendee.device);
-  return name_elsewhere(number, attendee);
+  if (here_[rank]) return fmt::format("rank {} ({})", number, peer_info.device);
+  return name_elsewhere(number, peer_info);
 }
 
 void Team::number_ranks(const std::vector<uint32_t>& numbers) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "collectives/bootstrap/identity.h"
-#include "collectives/bootstrap/meeting.h"
+#include "collectives/bootstrap/rendezvous.h"
 #include "collectives/transports/control_segment.h"
 #include "collectives/transports/peer_memory.h"
 #include "core/epoch.h"
@@ -24,7 +24,7 @@ class Device;
 // Thread-safe.
 class Team : public std::enable_shared_from_this<Team> {
  public:
-  // Bits of Attendee::flags. kNoAlias: the host cannot reach the device's memory; kOneProcess: only
+  // Bits of PeerInfo::flags. kNoAlias: the host cannot reach the device's memory; kOneProcess: only
   // the rank's process can; kUrgent: the communicator is urgent; kNative: two bits of
   // NativeOffer::Why.
   static constexpr uint32_t kNoAlias = 1;
@@ -35,27 +35,27 @@ class Team : public std::enable_shared_from_this<Team> {
   // Flags set anew for every communicator, also after a split.
   static constexpr uint32_t kOfACommunicator = kUrgent | kNative;
 
-  // Joins the team of |meeting|, a completed rendezvous with this process as |rank|; all ranks of
-  // this process share the object. If the segment cannot be mapped or a process cannot be watched,
-  // aborts the segment, and all ranks fail.
-  static Status join(const Meeting& meeting, uint32_t rank, std::shared_ptr<Team>* out_team);
-  // Creates a team with all ranks in this process; |attendees| in rank order.
-  static Status create_local(std::vector<Attendee> attendees, std::shared_ptr<Team>* out_team);
+  // Joins the team of |rendezvous|, a completed rendezvous with this process as |rank|; all ranks
+  // of this process share the object. If the segment cannot be mapped or a process cannot be
+  // watched, aborts the segment, and all ranks fail.
+  static Status join(const Rendezvous& rendezvous, uint32_t rank, std::shared_ptr<Team>* out_team);
+  // Creates a team with all ranks in this process; |peer_infos| in rank order.
+  static Status create_local(std::vector<PeerInfo> peer_infos, std::shared_ptr<Team>* out_team);
   // Returns KEEL_INVALID_ARGUMENT, naming the ranks, unless all are kUrgent or none is.
-  static Status check_priorities(const std::vector<Attendee>& attendees);
+  static Status check_priorities(const std::vector<PeerInfo>& peer_infos);
   // Segment factory for the rendezvous.
-  static Status make_segment(const std::vector<Attendee>& attendees, FileDescriptor* out_segment);
+  static Status make_segment(const std::vector<PeerInfo>& peer_infos, FileDescriptor* out_segment);
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  uint32_t world() const { return static_cast<uint32_t>(attendees_.size()); }
-  const Attendee& attendee(uint32_t rank) const { return attendees_[rank]; }
-  const std::vector<Attendee>& attendees() const { return attendees_; }
+  uint32_t world() const { return static_cast<uint32_t>(peer_infos_.size()); }
+  const PeerInfo& peer_info(uint32_t rank) const { return peer_infos_[rank]; }
+  const std::vector<PeerInfo>& peer_infos() const { return peer_infos_; }
   bool is_here(uint32_t rank) const { return here_[rank]; }
   // Whether memory allocated by |rank|'s device is unreachable for some ranks.
   bool is_staged(uint32_t rank) const {
-    const uint32_t flags = attendees_[rank].flags;
+    const uint32_t flags = peer_infos_[rank].flags;
     return (flags & kNoAlias) != 0 || (!is_local() && (flags & kOneProcess) != 0);
   }
   // Device of a local rank, set by the rank; NULL before. Lives until shutdown.
@@ -78,7 +78,7 @@ class Team : public std::enable_shared_from_this<Team> {
   // Whether all ranks are in this process.
   bool is_local() const { return is_local_; }
   // Whether operations of other communicators yield to this communicator's.
-  bool is_urgent() const { return (attendees_[0].flags & kUrgent) != 0; }
+  bool is_urgent() const { return (peer_infos_[0].flags & kUrgent) != 0; }
 
   // Scope for the use of remote buffers by a rank. Ranks of this process read the buffers in place,
   // so a rank with a failed operation must not return its buffers to the caller before all scopes
@@ -117,15 +117,15 @@ class Team : public std::enable_shared_from_this<Team> {
   void leave(uint32_t rank) { segment_->leave(rank); }
 
  private:
-  Team(std::vector<Attendee> attendees, std::unique_ptr<ControlSegment> segment,
+  Team(std::vector<PeerInfo> peer_infos, std::unique_ptr<ControlSegment> segment,
        const ObjectId& object);
-  static Status map(std::vector<Attendee> attendees, const FileDescriptor& file,
+  static Status map(std::vector<PeerInfo> peer_infos, const FileDescriptor& file,
                     std::shared_ptr<Team>* out_team);
   Status watch_processes();
   // Handles the end of |process|, or of its program, for the ranks still in the team.
   void end_process(const ProcessToken& process, ControlSegment::Absence how);
 
-  const std::vector<Attendee> attendees_;
+  const std::vector<PeerInfo> peer_infos_;
   const std::shared_ptr<ControlSegment> segment_;
   const ObjectId object_;  // of the segment
   PeerMemory memory_;

@@ -33,7 +33,7 @@ class Life {
   bool begin() {
     auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
     options.backends = "";
-    options.default_timeout_ns = kPatience;
+    options.default_timeout_ns = kTestTimeout;
     is_up_ = is_ok(keel_init(&options));
     return is_up_;
   }
@@ -74,7 +74,7 @@ class Life {
       if (!is_done) keel_comm_abort(comms[rank]);
     }
     for (uint32_t rank = 0; rank < 2 && is_done; ++rank) {
-      is_done = is_ok(keel_stream_synchronize(streams[rank], kPatience));
+      is_done = is_ok(keel_stream_synchronize(streams[rank], kTestTimeout));
     }
     return is_done;
   }

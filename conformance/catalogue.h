@@ -20,13 +20,13 @@ struct Context {
   const std::string& id;
 
   keel_device device() const { return environment.device; }
-  bool claims(uint64_t bits) const { return (environment.info.claims & bits) == bits; }
+  bool has(uint64_t bits) const { return (environment.info.capabilities & bits) == bits; }
 };
 
 struct Case {
-  std::string id;       // "core/copy/roundtrip/65537"
-  uint64_t claims = 0;  // capability bits; the case is unsupported unless the device has all
-  bool full = false;    // the case runs only in the full profile
+  std::string id;             // "core/copy/roundtrip/65537"
+  uint64_t capabilities = 0;  // capability bits; the case is unsupported unless the device has all
+  bool full = false;          // the case runs only in the full profile
   std::function<void(const Context&)> body;
   // Run the case in its own worker process, because the case leaves the device, or the library
   // under it, unusable.

@@ -15,7 +15,7 @@ Environment with_device() {
   Environment environment;
   environment.target.backend = "chip";
   environment.target.device = "chip:0";
-  environment.info.claims = known_claims();
+  environment.info.capabilities = known_capabilities();
   environment.backend_devices = {{"chip:1", {}}};
   return environment;
 }

@@ -89,7 +89,7 @@ void describe_device(Environment* environment) {
   target.architecture = info.architecture;
   target.driver = info.driver;
   target.memory_bytes = info.memory_bytes;
-  target.claims = info.claims;
+  target.capabilities = info.capabilities;
 }
 
 // Sorts the open devices into the backend's other devices and foreign devices.
@@ -164,7 +164,7 @@ bool start_on_tables(const PluginChoice& choice, const std::string& path, uint32
   target.backend = out_environment->tables->plugin().name;
   target.device = fmt::format("{}:{}", target.backend, choice.ordinal);
   target.path = path;
-  target.claims = out_environment->info.claims;
+  target.capabilities = out_environment->info.capabilities;
   return true;
 }
 

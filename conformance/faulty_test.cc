@@ -68,10 +68,10 @@ class Conform : public testing::Test {
   // a timeout, cases get enough time for a busy machine.
   int run(const std::string& fault, const std::string& arguments) {
     const fs::path json = folder_ / "report.json";
-    const std::string patience =
+    const std::string wait_setting =
         arguments.find("--timeout") == std::string::npos ? " --timeout 120 " : " ";
     const int status = conform("run --plugin '" + plugin(fault) + "' --json '" + json.string() +
-                               "'" + patience + arguments);
+                               "'" + wait_setting + arguments);
     report_ = Json::parse(read(json), nullptr, /*allow_exceptions=*/false);
     return status;
   }

@@ -83,8 +83,8 @@ std::string take_notes() {
 
 void run_body(const Case& each, const Context& context) {
   t_notes.clear();
-  const uint64_t missing = each.claims & ~context.environment.info.claims;
-  if (missing != 0) throw CaseUnsupported("not claimed: " + claim_text(missing));
+  const uint64_t missing = each.capabilities & ~context.environment.info.capabilities;
+  if (missing != 0) throw CaseUnsupported("not claimed: " + capability_text(missing));
   each.body(context);
 }
 

@@ -56,11 +56,11 @@ inline bool counts_for_level(std::string_view id) {
 
 // Returns the names of the set bits, lowest first: "PINNED", "ASYNC", ...; a bit without a name
 // reads "bit 40".
-std::vector<std::string> claim_names(uint64_t claims);
-// Returns claim_names() in one line, "none" for 0.
-std::string claim_text(uint64_t claims);
+std::vector<std::string> capability_names(uint64_t capabilities);
+// Returns capability_names() in one line, "none" for 0.
+std::string capability_text(uint64_t capabilities);
 // Returns every capability bit that abi.h defines.
-uint64_t known_claims();
+uint64_t known_capabilities();
 
 }  // namespace keel::conformance
 

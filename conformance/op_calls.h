@@ -33,7 +33,7 @@ class OpCall {
 };
 
 // Repeats sum = sum + one in float32. Small whole numbers are exact, so the result counts the
-// additions that ran. Float32 add is the minimum that KEEL_CLAIM_OPS promises.
+// additions that ran. Float32 add is the minimum that KEEL_CAPABILITY_OPS promises.
 class AddChain {
  public:
   // Enqueues the zeroes and ones on |stream|, which must outlive the chain.

@@ -77,7 +77,7 @@ void print_report(const PerfReport& report) {
   const Target& target = report.target;
   fmt::print("{} ({}), plugin {}\n", printable(target.device), printable(target.device_name),
              printable(target.path));
-  fmt::print("claims: {}\n\n", claim_text(target.claims));
+  fmt::print("capabilities: {}\n\n", capability_text(target.capabilities));
   fmt::print("{:<32} {:>14} {:>14}  {:<28} {:>7}\n", "figure", "measured", "roof", "", "ratio");
   for (const PerfFigure& each : report.figures.figures) {
     fmt::print("{:<32} {:>14}", each.name, value_text(each.value, each.unit));
@@ -121,7 +121,7 @@ nlohmann::ordered_json json_of(const PerfReport& report, const PerfOptions& opti
           {"device", target.device},
           {"device_name", target.device_name},
           {"driver", target.driver},
-          {"claims", claim_names(target.claims)},
+          {"capabilities", capability_names(target.capabilities)},
           {"most_bytes", options.settings.bytes},
           {"seconds", report.seconds},
           {"figures", std::move(figures)},

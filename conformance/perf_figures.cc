@@ -288,7 +288,7 @@ class Survey {
         "driver, and keep events for their next recording");
     copies_round_trip_ = round_trip_by_copies();
     add_latency("latency/round_trip/copies", copies_round_trip_, {}, 0, "");
-    if (!context_.claims(KEEL_CLAIM_HOST_ALIAS)) {
+    if (!context_.has(KEEL_CAPABILITY_HOST_ALIAS)) {
       leave_out("latency/round_trip/alias", "HOST_ALIAS is not claimed");
     } else {
       add_latency("latency/round_trip/alias", round_trip_by_alias(),
@@ -347,7 +347,7 @@ class Survey {
                         : "pageable memory is copied twice: overlap the two in pieces of about "
                           "1 MiB, or let the device read the pages itself");
     }
-    if (context_.claims(KEEL_CLAIM_PINNED)) {
+    if (context_.has(KEEL_CAPABILITY_PINNED)) {
       const Buffer pinned(context_.device(), KEEL_MEMORY_PINNED, bytes_);
       std::memset(pinned.data(), 1, bytes_);
       copies_of("pinned", there, pinned.host(),

@@ -131,9 +131,9 @@ std::string head_text(const Report& report) {
   if (target.has_device()) {
     text += fmt::format("{}: {}, {}\nclaims: {}\n", target.device, target.device_name,
                         target.architecture.empty() ? "architecture unknown" : target.architecture,
-                        claim_text(target.claims));
-    const uint64_t not_claimed = known_claims() & ~target.claims;
-    text += fmt::format("not claimed: {}\n", claim_text(not_claimed));
+                        capability_text(target.capabilities));
+    const uint64_t not_claimed = known_capabilities() & ~target.capabilities;
+    text += fmt::format("not claimed: {}\n", capability_text(not_claimed));
   } else {
     text += fmt::format("no device: {}\n", target.no_device);
   }
@@ -179,7 +179,7 @@ std::string to_json_text(const Report& report) {
       counts[outcome_name(static_cast<Outcome>(i))] = level.counts[i];
     }
     levels.push_back({{"level", info.name},
-                      {"mandatory_claims", claim_names(info.mandatory_claims)},
+                      {"mandatory_claims", capability_names(info.mandatory_claims)},
                       {"counts", counts},
                       {"seconds", level.seconds},
                       {"certified", level.certified},

@@ -25,7 +25,7 @@ Report sample() {
   report.target.backend = "chip";
   report.target.path = "/nowhere/libkeel_chip.so";
   report.target.device = "chip:0";
-  report.target.claims = KEEL_CLAIM_PINNED;
+  report.target.capabilities = KEEL_CAPABILITY_PINNED;
   report.plugin_sha256 = sha256_of_text("plugin");
   report.settings.choice.backend = "chip";
   report.settings.seed = 7;
@@ -38,8 +38,8 @@ Report sample() {
                     {"core/d", Outcome::kTimeout, 20, "no end"}};
   report.chosen = report.results.size();
   report.full_cases = {"core/b"};
-  report.levels =
-      summarise(report.results, {{Level::kNull, Level::kCore}, false, "", report.target.claims});
+  report.levels = summarise(report.results,
+                            {{Level::kNull, Level::kCore}, false, "", report.target.capabilities});
   return report;
 }
 
@@ -92,7 +92,7 @@ TEST(Report, SaysInEachFormWhatWasNotRun) {
   report.results.resize(1);
   report.within_seconds = 60;
   report.stopped = "out of time after 60 s";
-  Selection selection = {{Level::kNull}, false, "", report.target.claims};
+  Selection selection = {{Level::kNull}, false, "", report.target.capabilities};
   selection.incomplete = report.stopped;
   report.levels = summarise(report.results, selection);
   const std::string line = "out of time after 60 s: 1 of 5 cases have run";
@@ -124,7 +124,7 @@ TEST(Report, JsonHasFormatResultsAndRepeatCommands) {
   EXPECT_EQ(json.at("results")[2].at("repeat"),
             "keel conform run --backend chip --filter 'core/b' --seed 7 --profile full");
   EXPECT_EQ(json.at("levels")[1].at("counts").at("timeout"), 1);
-  EXPECT_EQ(json.at("target").at("claim_names"), Json({"PINNED"}));
+  EXPECT_EQ(json.at("target").at("capability_names"), Json({"PINNED"}));
 }
 
 TEST(Certificate, IsReadBack) {

@@ -66,7 +66,7 @@ struct Selection {
   std::vector<Level> levels;  // to be summarised
   bool filtered = false;      // some cases of the levels were excluded: nothing is certified
   std::string no_device;      // why there is no device: levels above null did not run
-  uint64_t claims = 0;        // of the device
+  uint64_t capabilities = 0;  // of the device
   std::string incomplete{};   // why some cases did not run: nothing is certified
 };
 

@@ -6,9 +6,10 @@
 namespace keel::conformance {
 namespace {
 
-LevelSummary summarise_one(Level level, const std::vector<CaseResult>& results, uint64_t claims,
-                           bool filtered = false, const std::string& no_device = "") {
-  return summarise(results, {{level}, filtered, no_device, claims}).at(0);
+LevelSummary summarise_one(Level level, const std::vector<CaseResult>& results,
+                           uint64_t capabilities, bool filtered = false,
+                           const std::string& no_device = "") {
+  return summarise(results, {{level}, filtered, no_device, capabilities}).at(0);
 }
 
 TEST(Result, NamesGoBothWays) {
@@ -29,21 +30,21 @@ TEST(Result, ALevelIsCertifiedByItsOwnCasesAlone) {
                                            {"core/b", Outcome::kUnsupported, 2, "not claimed"},
                                            {"core/c", Outcome::kWaived, 0, "known"},
                                            {"async/d", Outcome::kFail, 4, "wrong"}};
-  const LevelSummary core = summarise_one(Level::kCore, results, KEEL_CLAIM_PINNED);
+  const LevelSummary core = summarise_one(Level::kCore, results, KEEL_CAPABILITY_PINNED);
   EXPECT_TRUE(core.certified) << core.why_not;
   EXPECT_EQ(core.count(Outcome::kPass), 1U);
   EXPECT_EQ(core.count(Outcome::kUnsupported), 1U);
   EXPECT_EQ(core.count(Outcome::kWaived), 1U);
   EXPECT_EQ(core.count(Outcome::kFail), 0U);
   EXPECT_DOUBLE_EQ(core.seconds, 3);
-  EXPECT_FALSE(summarise_one(Level::kAsync, results, KEEL_CLAIM_ASYNC).certified);
+  EXPECT_FALSE(summarise_one(Level::kAsync, results, KEEL_CAPABILITY_ASYNC).certified);
 }
 
 TEST(Result, FailuresCrashesAndTimeoutsPreventIt) {
   for (const Outcome outcome : {Outcome::kFail, Outcome::kCrash, Outcome::kTimeout}) {
     const LevelSummary core = summarise_one(
         Level::kCore, {{"core/a", Outcome::kPass, 0, ""}, {"core/b", outcome, 0, "bad"}},
-        KEEL_CLAIM_PINNED);
+        KEEL_CAPABILITY_PINNED);
     EXPECT_FALSE(core.certified);
     EXPECT_EQ(core.why_not, "1 case failed");
   }
@@ -52,27 +53,29 @@ TEST(Result, FailuresCrashesAndTimeoutsPreventIt) {
 TEST(Result, SoDoMissingClaimsFiltersAndNothingPassed) {
   const std::vector<CaseResult> passed = {{"core/a", Outcome::kPass, 0, ""}};
   EXPECT_NE(summarise_one(Level::kCore, passed, 0).why_not.find("PINNED"), std::string::npos);
-  EXPECT_FALSE(summarise_one(Level::kCore, passed, KEEL_CLAIM_PINNED, true).certified);
-  EXPECT_FALSE(
-      summarise_one(Level::kCore, {{"core/a", Outcome::kUnsupported, 0, ""}}, KEEL_CLAIM_PINNED)
-          .certified);
+  EXPECT_FALSE(summarise_one(Level::kCore, passed, KEEL_CAPABILITY_PINNED, true).certified);
+  EXPECT_FALSE(summarise_one(Level::kCore, {{"core/a", Outcome::kUnsupported, 0, ""}},
+                             KEEL_CAPABILITY_PINNED)
+                   .certified);
 }
 
 TEST(Result, OneRankAloneCertifiesNoCollectives) {
   const CaseResult alone = {"collectives/one_rank/split", Outcome::kPass, 0, ""};
-  const LevelSummary one = summarise_one(Level::kCollectives, {alone}, KEEL_CLAIM_CCL);
+  const LevelSummary one = summarise_one(Level::kCollectives, {alone}, KEEL_CAPABILITY_CCL);
   EXPECT_EQ(one.why_not, "no case passed but those of one rank");
   const CaseResult several = {"collectives/native", Outcome::kPass, 0, ""};
-  EXPECT_TRUE(summarise_one(Level::kCollectives, {alone, several}, KEEL_CLAIM_CCL).certified);
+  EXPECT_TRUE(summarise_one(Level::kCollectives, {alone, several}, KEEL_CAPABILITY_CCL).certified);
 }
 
 TEST(Result, RefusalsAloneCertifyNoKernels) {
   const CaseResult refused = {"kernels/load/formats", Outcome::kPass, 0, ""};
   const CaseResult not_run = {"kernels/axpy/1", Outcome::kUnsupported, 0, "no binary"};
-  const LevelSummary none = summarise_one(Level::kKernels, {refused, not_run}, KEEL_CLAIM_KERNELS);
+  const LevelSummary none =
+      summarise_one(Level::kKernels, {refused, not_run}, KEEL_CAPABILITY_KERNELS);
   EXPECT_EQ(none.why_not, "no case passed that launches a kernel");
   const CaseResult launched = {"kernels/axpy/63", Outcome::kPass, 0, ""};
-  EXPECT_TRUE(summarise_one(Level::kKernels, {refused, launched}, KEEL_CLAIM_KERNELS).certified);
+  EXPECT_TRUE(
+      summarise_one(Level::kKernels, {refused, launched}, KEEL_CAPABILITY_KERNELS).certified);
 }
 
 TEST(Result, WithoutADeviceOnlyNullIsCertified) {
@@ -84,9 +87,9 @@ TEST(Result, WithoutADeviceOnlyNullIsCertified) {
 }
 
 TEST(Result, ClaimsAreNamed) {
-  EXPECT_EQ(claim_text(0), "none");
-  EXPECT_EQ(claim_text(KEEL_CLAIM_ASYNC | KEEL_CLAIM_PINNED), "PINNED ASYNC");
-  EXPECT_EQ(claim_text(uint64_t{1} << 40), "bit 40");
+  EXPECT_EQ(capability_text(0), "none");
+  EXPECT_EQ(capability_text(KEEL_CAPABILITY_ASYNC | KEEL_CAPABILITY_PINNED), "PINNED ASYNC");
+  EXPECT_EQ(capability_text(uint64_t{1} << 40), "bit 40");
 }
 
 }  // namespace

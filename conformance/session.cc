@@ -160,7 +160,7 @@ class ResultsInOrder {
 
 // Summarises the levels of the results so far.
 void summarise_run(const Plan& plan, Report* report) {
-  Selection selection = {plan.levels, plan.filtered, "", report->target.claims,
+  Selection selection = {plan.levels, plan.filtered, "", report->target.capabilities,
                          report->incomplete()};
   if (!report->target.has_device()) selection.no_device = report->target.no_device;
   report->levels = summarise(report->results, selection);

@@ -439,30 +439,30 @@ void timing(const Context& context) {
 }  // namespace
 
 void add_async_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](const char* id, auto body, uint64_t claims = KEEL_CLAIM_PINNED) {
-    cases->push_back({std::string("async/") + id, claims, /*full=*/false, std::move(body)});
+  const auto add = [&](const char* id, auto body, uint64_t capabilities = KEEL_CAPABILITY_PINNED) {
+    cases->push_back({std::string("async/") + id, capabilities, /*full=*/false, std::move(body)});
   };
   add("event/not_early/query", [](const Context& c) { event_not_early(c, Await::kQuery); });
   add("event/not_early/wait", [](const Context& c) { event_not_early(c, Await::kWait); });
   add("event/not_early/synchronize", [](const Context& c) { event_not_early(c, Await::kStream); });
   add("event/not_early/rerecorded", rerecorded);
   add("event/not_early/stream_query", stream_query);
-  add("event/not_early/op", op_before_event, KEEL_CLAIM_PINNED | KEEL_CLAIM_OPS);
+  add("event/not_early/op", op_before_event, KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_OPS);
   add("event/separate", events_are_separate);
   add("event/wait_without_patience", wait_without_patience, 0);
-  add("event/wait_keeps_deadline", wait_keeps_deadline, KEEL_CLAIM_ASYNC);
-  add("enqueue/returns_early", returns_early, KEEL_CLAIM_ASYNC);
+  add("event/wait_keeps_deadline", wait_keeps_deadline, KEEL_CAPABILITY_ASYNC);
+  add("enqueue/returns_early", returns_early, KEEL_CAPABILITY_ASYNC);
   add("order/copy_keeps_its_place", copy_keeps_its_place);
   add("order/upload_keeps_its_place", upload_keeps_its_place);
   add("order/by_event", order_by_event);
-  add("order/op_behind_event", op_behind_event, KEEL_CLAIM_PINNED | KEEL_CLAIM_OPS);
+  add("order/op_behind_event", op_behind_event, KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_OPS);
   add("order/ping_pong", ping_pong, 0);
   add("streams/many", many_streams, 0);
-  add("streams/priorities", priorities, KEEL_CLAIM_PRIORITY);
+  add("streams/priorities", priorities, KEEL_CAPABILITY_PRIORITY);
   add("gate/holds", gate_holds, 0);
   add("gate/through_an_event", gate_and_event, 0);
   add("gate/opened_with_error", gate_with_error, 0);
-  add("timing/monotone", timing, KEEL_CLAIM_TIMING);
+  add("timing/monotone", timing, KEEL_CAPABILITY_TIMING);
 }
 
 }  // namespace keel::conformance

@@ -343,14 +343,14 @@ void registered_buffers(const Context& context) {
 
 void add_ccl_lifetime_cases(const Environment&, std::vector<Case>* cases) {
   const auto add = [&](const std::string& id, auto body) {
-    cases->push_back({"collectives/tables/" + id, KEEL_CLAIM_CCL, false, std::move(body)});
+    cases->push_back({"collectives/tables/" + id, KEEL_CAPABILITY_CCL, false, std::move(body)});
   };
   using Ranks = std::vector<uint32_t>;
   const auto add_split = [&](const std::string& id, const std::string& what, auto ranks_of) {
     add("split/" + id,
         [what, ranks_of](const Context& context) { split_into(context, what, ranks_of); });
   };
-  cases->push_back({std::string(kOneRank) + "unique_id", KEEL_CLAIM_CCL, false, unique_ids});
+  cases->push_back({std::string(kOneRank) + "unique_id", KEEL_CAPABILITY_CCL, false, unique_ids});
   add("made_again", made_again);
   add("two_at_once", two_at_once);
   add_split("same", "all ranks in their order", [](uint32_t, uint32_t world) {

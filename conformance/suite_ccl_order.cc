@@ -238,7 +238,7 @@ void given_back(const Context& context) {
 
 void add_ccl_order_cases(const Environment&, std::vector<Case>* cases) {
   const auto add = [&](const std::string& id, auto body) {
-    cases->push_back({"collectives/tables/" + id, KEEL_CLAIM_CCL, false, std::move(body)});
+    cases->push_back({"collectives/tables/" + id, KEEL_CAPABILITY_CCL, false, std::move(body)});
   };
   add("order", keeps_its_place);
   add("two_streams", two_streams);

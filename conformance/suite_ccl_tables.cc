@@ -289,10 +289,10 @@ void library_info(const Context& context) {
 
 void add_ccl_table_cases(const Environment&, std::vector<Case>* cases) {
   const auto add = [&](const std::string& id, auto body) {
-    cases->push_back({"collectives/tables/" + id, KEEL_CLAIM_CCL, false, std::move(body)});
+    cases->push_back({"collectives/tables/" + id, KEEL_CAPABILITY_CCL, false, std::move(body)});
   };
   const auto add_alone = [&](const std::string& id, auto body) {
-    cases->push_back({std::string(kOneRank) + id, KEEL_CLAIM_CCL, false, std::move(body)});
+    cases->push_back({std::string(kOneRank) + id, KEEL_CAPABILITY_CCL, false, std::move(body)});
   };
   constexpr uint32_t kMost = 4;
   struct Kind {

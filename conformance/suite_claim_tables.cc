@@ -64,7 +64,7 @@ void fresh_thread(const Context& context) {
   std::vector<std::byte> got(kBytes);
   std::vector<Call> calls;  // from the worker's threads, in sequence
   const TableBuffer memory(context, kBytes);
-  const TableEvent event(context, context.claims(KEEL_CLAIM_TIMING) ? KEEL_EVENT_TIMING : 0);
+  const TableEvent event(context, context.has(KEEL_CAPABILITY_TIMING) ? KEEL_EVENT_TIMING : 0);
   const TableStream other(context);
   const TableStream stream(context);
   // Each call runs on a new thread.
@@ -73,26 +73,26 @@ void fresh_thread(const Context& context) {
   };
   for (const keel_memory_kind kind :
        {KEEL_MEMORY_DEVICE, KEEL_MEMORY_PINNED, KEEL_MEMORY_MANAGED}) {
-    if (kind == KEEL_MEMORY_PINNED && !context.claims(KEEL_CLAIM_PINNED)) continue;
-    if (kind == KEEL_MEMORY_MANAGED && !context.claims(KEEL_CLAIM_MANAGED)) continue;
+    if (kind == KEEL_MEMORY_PINNED && !context.has(KEEL_CAPABILITY_PINNED)) continue;
+    if (kind == KEEL_MEMORY_MANAGED && !context.has(KEEL_CAPABILITY_MANAGED)) continue;
     void* pointer = nullptr;
     call("memory.alloc", [&] { return plugin.memory->alloc(device, kind, 1000, 0, &pointer); });
     if (pointer == nullptr) continue;
     call("memory.free", [&] { return plugin.memory->free(device, kind, pointer); });
   }
-  if (context.claims(KEEL_CLAIM_MEMORY_INFO)) {
+  if (context.has(KEEL_CAPABILITY_MEMORY_INFO)) {
     uint64_t free = 0;
     uint64_t total = 0;
     call("device.memory_info", [&] { return plugin.device->memory_info(device, &free, &total); });
   }
-  if (context.claims(KEEL_CLAIM_HOST_REGISTER)) {
+  if (context.has(KEEL_CAPABILITY_HOST_REGISTER)) {
     void* pointer = nullptr;
     call("memory.host_register",
          [&] { return plugin.memory->host_register(device, host.data(), kBytes, &pointer); });
     call("memory.host_unregister",
          [&] { return plugin.memory->host_unregister(device, host.data()); });
   }
-  if (context.claims(KEEL_CLAIM_HOST_ALIAS)) {
+  if (context.has(KEEL_CAPABILITY_HOST_ALIAS)) {
     void* pointer = nullptr;
     call("memory.host_alias",
          [&] { return plugin.memory->host_alias(device, memory.at(0), kBytes, &pointer); });
@@ -111,7 +111,7 @@ void fresh_thread(const Context& context) {
     return plugin.stream->copy(stream.get(), KEEL_COPY_HOST_TO_DEVICE, memory.at(0), host.data(),
                                kBytes);
   });
-  if (context.claims(KEEL_CLAIM_FILL)) {
+  if (context.has(KEEL_CAPABILITY_FILL)) {
     call("stream.fill",
          [&] { return plugin.stream->fill(stream.get(), memory.at(0), sent.data(), 8, 8); });
   }
@@ -124,7 +124,7 @@ void fresh_thread(const Context& context) {
                                kBytes);
   });
   call("stream.event_record and event_query", [&] { return stream.settle_unobserved(); });
-  if (context.claims(KEEL_CLAIM_TIMING)) {
+  if (context.has(KEEL_CAPABILITY_TIMING)) {
     uint64_t elapsed = 0;
     call("stream.event_elapsed",
          [&] { return plugin.stream->event_elapsed(event.get(), event.get(), &elapsed); });
@@ -421,8 +421,8 @@ void peer_copies(const Context& context) {
 }  // namespace
 
 void add_claim_table_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](const std::string& id, auto body, uint64_t claims = 0) {
-    cases->push_back({id, claims, false, std::move(body)});
+  const auto add = [&](const std::string& id, auto body, uint64_t capabilities = 0) {
+    cases->push_back({id, capabilities, false, std::move(body)});
   };
   add("core/tables/stream/priorities", priorities);
   add("core/tables/fresh_thread", fresh_thread);
@@ -430,23 +430,23 @@ void add_claim_table_cases(const Environment&, std::vector<Case>* cases) {
     add(
         fmt::format("async/tables/pageable/to_device_{}", size),
         [size](const Context& c) { pageable_async(c, KEEL_COPY_HOST_TO_DEVICE, size); },
-        KEEL_CLAIM_PAGEABLE_ASYNC);
+        KEEL_CAPABILITY_PAGEABLE_ASYNC);
     add(
         fmt::format("async/tables/pageable/from_device_{}", size),
         [size](const Context& c) { pageable_async(c, KEEL_COPY_DEVICE_TO_HOST, size); },
-        KEEL_CLAIM_PAGEABLE_ASYNC);
+        KEEL_CAPABILITY_PAGEABLE_ASYNC);
   }
-  add("async/tables/timing/host", timing, KEEL_CLAIM_TIMING);
-  constexpr uint64_t kGate = KEEL_CLAIM_NATIVE_GATE | KEEL_CLAIM_PINNED;
+  add("async/tables/timing/host", timing, KEEL_CAPABILITY_TIMING);
+  constexpr uint64_t kGate = KEEL_CAPABILITY_NATIVE_GATE | KEEL_CAPABILITY_PINNED;
   add(
       "async/tables/gate/one", [](const Context& c) { gates(c, 1, 1); }, kGate);
   add(
       "async/tables/gate/two", [](const Context& c) { gates(c, 1, 2); }, kGate);
   add(
       "async/tables/gate/streams", [](const Context& c) { gates(c, 3, 1); }, kGate);
-  add("async/tables/gate/in_turn", gates_in_turn, KEEL_CLAIM_NATIVE_GATE);
-  add("memory/tables/on_stream", stream_alloc, KEEL_CLAIM_STREAM_ALLOC);
-  add("memory/tables/peer", peer_copies, KEEL_CLAIM_PEER_COPY);
+  add("async/tables/gate/in_turn", gates_in_turn, KEEL_CAPABILITY_NATIVE_GATE);
+  add("memory/tables/on_stream", stream_alloc, KEEL_CAPABILITY_STREAM_ALLOC);
+  add("memory/tables/peer", peer_copies, KEEL_CAPABILITY_PEER_COPY);
 }
 
 }  // namespace keel::conformance

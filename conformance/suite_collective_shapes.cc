@@ -351,7 +351,7 @@ void no_elements(const Context& context) {
 
 void add_collective_shapes_cases(const Environment&, std::vector<Case>* cases) {
   const auto add = [&](const std::string& id, auto body) {
-    cases->push_back({"collectives/" + id, KEEL_CLAIM_CCL, false, std::move(body)});
+    cases->push_back({"collectives/" + id, KEEL_CAPABILITY_CCL, false, std::move(body)});
   };
   add("no_elements", no_elements);
   for (const keel_dtype dtype : {KEEL_UINT8, KEEL_INT32, KEEL_FLOAT32, KEEL_INT64}) {

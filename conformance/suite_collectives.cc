@@ -389,7 +389,7 @@ void missing_rank(const Context& context) {
 
 void add_collectives_cases(const Environment&, std::vector<Case>* cases) {
   const auto add = [&](const std::string& id, auto body) {
-    cases->push_back({"collectives/" + id, KEEL_CLAIM_CCL, false, std::move(body)});
+    cases->push_back({"collectives/" + id, KEEL_CAPABILITY_CCL, false, std::move(body)});
   };
   add("native", is_used);
   add("order", keeps_its_place);

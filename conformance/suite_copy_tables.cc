@@ -390,11 +390,11 @@ void threads(const Context& context) {
 }  // namespace
 
 void add_copy_table_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](const std::string& id, auto body, uint64_t claims = 0) {
-    cases->push_back({"core/tables/" + id, claims, false, std::move(body)});
+  const auto add = [&](const std::string& id, auto body, uint64_t capabilities = 0) {
+    cases->push_back({"core/tables/" + id, capabilities, false, std::move(body)});
   };
   for (const Direction& each : kDirections) {
-    const uint64_t claim = each.pinned ? KEEL_CLAIM_PINNED : 0;
+    const uint64_t claim = each.pinned ? KEEL_CAPABILITY_PINNED : 0;
     add(
         fmt::format("copy/small/{}", each.name),
         [&each](const Context& c) { small_copies(c, each); }, claim);
@@ -412,7 +412,7 @@ void add_copy_table_cases(const Environment&, std::vector<Case>* cases) {
   for (const uint64_t size : {uint64_t{61}, uint64_t{3'001}, uint64_t{100'003}}) {
     add(
         fmt::format("copy/through_pinned/{}", size),
-        [size](const Context& c) { chain_through_pinned(c, size); }, KEEL_CLAIM_PINNED);
+        [size](const Context& c) { chain_through_pinned(c, size); }, KEEL_CAPABILITY_PINNED);
   }
   add("copy/beside", beside);
   add("copy/many", many);

@@ -30,7 +30,7 @@ void device_info(const Context& context) {
         fmt::format("alignment {} is no power of two >= 64", info.alignment));
   check(info.copy_alignment == 0 || std::has_single_bit(info.copy_alignment),
         fmt::format("copy_alignment {} is no power of two", info.copy_alignment));
-  check((info.claims & ~known_claims()) == 0, "claims has bits that mean nothing");
+  check((info.capabilities & ~known_capabilities()) == 0, "claims has bits that mean nothing");
 }
 
 void allocation(const Context& context, uint64_t size) {
@@ -228,8 +228,8 @@ void event_basics(const Context& context) {
 }  // namespace
 
 void add_core_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](std::string id, auto body, uint64_t claims = 0, bool full = false) {
-    cases->push_back({"core/" + std::move(id), claims, full, std::move(body)});
+  const auto add = [&](std::string id, auto body, uint64_t capabilities = 0, bool full = false) {
+    cases->push_back({"core/" + std::move(id), capabilities, full, std::move(body)});
   };
   add("device/info", device_info);
   for (const uint64_t size : {1ULL, 63ULL, 64ULL, 65ULL, 4096ULL, 65537ULL, 3ULL << 20}) {
@@ -243,7 +243,7 @@ void add_core_cases(const Environment&, std::vector<Case>* cases) {
     add(fmt::format("copy/within/{}", size), [size](const Context& c) { copy_within(c, size); });
     add(
         fmt::format("copy/pinned/{}", size),
-        [size](const Context& c) { pinned_round_trip(c, size); }, KEEL_CLAIM_PINNED);
+        [size](const Context& c) { pinned_round_trip(c, size); }, KEEL_CAPABILITY_PINNED);
   }
   for (const uint64_t size : {64 * kMiB + 5, 256 * kMiB - 1}) {
     add(

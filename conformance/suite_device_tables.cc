@@ -33,8 +33,9 @@ std::string told(const keel_device_info& info) {
                                  text_of(info.pci_address), text_of(info.driver));
   for (const uint8_t each : info.uuid) text += fmt::format(" {:02x}", each);
   return text + fmt::format("; {} {} {:#x} {} {} {} {} {} {}", info.type, info.numa_node,
-                            info.claims, info.memory_bytes, info.max_alloc_bytes, info.alignment,
-                            info.compute_units, info.hardware_queues, info.copy_alignment);
+                            info.capabilities, info.memory_bytes, info.max_alloc_bytes,
+                            info.alignment, info.compute_units, info.hardware_queues,
+                            info.copy_alignment);
 }
 
 std::string info_text(const Context& context, keel_plugin_instance* instance, uint32_t ordinal,
@@ -266,7 +267,7 @@ void info_of_each(const Context& context) {
     check(!name.empty(), fmt::format("device {} has no name", ordinal));
     info.type = observe(info.type);
     info.alignment = observe(info.alignment);
-    info.claims = observe(info.claims);
+    info.capabilities = observe(info.capabilities);
     info.memory_bytes = observe(info.memory_bytes);
     info.max_alloc_bytes = observe(info.max_alloc_bytes);
     info.numa_node = observe(info.numa_node);
@@ -274,8 +275,8 @@ void info_of_each(const Context& context) {
           fmt::format("device {}: type {}", ordinal, info.type));
     check(std::has_single_bit(info.alignment) && info.alignment >= 64,
           fmt::format("device {}: alignment {}", ordinal, info.alignment));
-    check((info.claims & ~known_claims()) == 0,
-          fmt::format("device {}: claims {:#x}", ordinal, info.claims));
+    check((info.capabilities & ~known_capabilities()) == 0,
+          fmt::format("device {}: claims {:#x}", ordinal, info.capabilities));
     check(info.numa_node >= -1, fmt::format("device {}: numa_node {}", ordinal, info.numa_node));
     check(info.memory_bytes == 0 || info.max_alloc_bytes <= info.memory_bytes,
           fmt::format("device {}: max_alloc_bytes {} of {}", ordinal, info.max_alloc_bytes,
@@ -422,8 +423,8 @@ void native_handle(const Context& context) {
 }  // namespace
 
 void add_device_table_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](const std::string& id, auto body, uint64_t claims = 0) {
-    cases->push_back({"core/tables/" + id, claims, false, std::move(body)});
+  const auto add = [&](const std::string& id, auto body, uint64_t capabilities = 0) {
+    cases->push_back({"core/tables/" + id, capabilities, false, std::move(body)});
   };
   add("instance/several", several_instances);
   add("instance/apart", apart);

@@ -198,7 +198,7 @@ void waits_wake(const Context& context, bool of_event) {
   std::byte* const device = bench.memory(kBytes);
   keel_plugin_event* const event = bench.event();
   const WaitCall wait = wait_call(bench, of_event, event);
-  const int64_t patience = context.environment.wait_ns / 2;
+  const int64_t wait_ns = context.environment.wait_ns / 2;
   for (uint32_t round = 0; round < kRounds + 2; ++round) {
     if (round < kRounds) {
       bench.fill(0, device, round, 4 + (round % 5) * (kBytes / 8));
@@ -207,14 +207,14 @@ void waits_wake(const Context& context, bool of_event) {
     }
     bench.record(event, 0);
     std::array<keel_status, kThreads> statuses = {};
-    run_threads(kThreads, [&](uint32_t i) { statuses[i] = wait(patience); });
+    run_threads(kThreads, [&](uint32_t i) { statuses[i] = wait(wait_ns); });
     Tally tally;
     for (const keel_status status : statuses) tally.add(status);
     const keel_status state = bench.query(event);
     need(tally.first(),
          fmt::format("a wait of {} ms, by one of {} threads, round {}; the event "
                      "itself then said {}",
-                     patience / kMillisecond, kThreads, round, keel_status_name(state)));
+                     wait_ns / kMillisecond, kThreads, round, keel_status_name(state)));
   }
   bench.settle();
 }
@@ -373,17 +373,18 @@ void short_lived(const Context& context) {
 }  // namespace
 
 void add_event_table_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](const char* id, auto body, uint64_t claims = 0) {
-    cases->push_back({std::string("async/tables/") + id,
-                      claims | KEEL_CLAIM_ASYNC | KEEL_CLAIM_PINNED | KEEL_CLAIM_FILL,
-                      /*full=*/false, std::move(body)});
+  const auto add = [&](const char* id, auto body, uint64_t capabilities = 0) {
+    cases->push_back(
+        {std::string("async/tables/") + id,
+         capabilities | KEEL_CAPABILITY_ASYNC | KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_FILL,
+         /*full=*/false, std::move(body)});
   };
   add("event/query_stays", query_stays);
   add("event/not_early/query", [](const Context& c) { not_early(c, Await::kQuery); });
   add("event/not_early/wait", [](const Context& c) { not_early(c, Await::kWait); });
   add(
       "event/not_early/notify", [](const Context& c) { not_early(c, Await::kNotify); },
-      KEEL_CLAIM_NOTIFY);
+      KEEL_CAPABILITY_NOTIFY);
   add("stream/not_early/query", [](const Context& c) { not_early(c, Await::kStreamQuery); });
   add("stream/not_early/synchronize", [](const Context& c) { not_early(c, Await::kSynchronize); });
   add("event/wait/times_out", [](const Context& c) { wait_times_out(c, true); });
@@ -393,8 +394,8 @@ void add_event_table_cases(const Environment&, std::vector<Case>* cases) {
   add("stream/synchronize/lasts", [](const Context& c) { wait_lasts(c, false); });
   add("stream/synchronize/wakes", [](const Context& c) { waits_wake(c, false); });
   add("stream/query", stream_query);
-  add("event/notify/once", notified_once, KEEL_CLAIM_NOTIFY);
-  add("event/notify/many", many_notified, KEEL_CLAIM_NOTIFY);
+  add("event/notify/once", notified_once, KEEL_CAPABILITY_NOTIFY);
+  add("event/notify/many", many_notified, KEEL_CAPABILITY_NOTIFY);
   add("event/thousands", thousands);
   add("event/short_lived", short_lived);
 }

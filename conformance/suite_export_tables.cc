@@ -190,12 +190,12 @@ void import_refused(const Context& context) {
 }  // namespace
 
 void add_export_table_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](const std::string& id, auto body, uint64_t claims) {
-    cases->push_back({"memory/tables/" + id, claims, false, std::move(body)});
+  const auto add = [&](const std::string& id, auto body, uint64_t capabilities) {
+    cases->push_back({"memory/tables/" + id, capabilities, false, std::move(body)});
   };
-  add("export/parts", exports, KEEL_CLAIM_EXPORT);
-  add("export/memfd", export_memfd, KEEL_CLAIM_EXPORT);
-  add("export/refused", import_refused, KEEL_CLAIM_EXPORT);
+  add("export/parts", exports, KEEL_CAPABILITY_EXPORT);
+  add("export/memfd", export_memfd, KEEL_CAPABILITY_EXPORT);
+  add("export/refused", import_refused, KEEL_CAPABILITY_EXPORT);
 }
 
 }  // namespace keel::conformance

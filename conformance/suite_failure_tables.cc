@@ -316,18 +316,19 @@ void refused(const Context& context) {
 }  // namespace
 
 void add_failure_table_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](const char* id, auto body, uint64_t claims = 0) {
-    cases->push_back({std::string("async/tables/") + id,
-                      claims | KEEL_CLAIM_ASYNC | KEEL_CLAIM_PINNED | KEEL_CLAIM_FILL,
-                      /*full=*/false, std::move(body)});
+  const auto add = [&](const char* id, auto body, uint64_t capabilities = 0) {
+    cases->push_back(
+        {std::string("async/tables/") + id,
+         capabilities | KEEL_CAPABILITY_ASYNC | KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_FILL,
+         /*full=*/false, std::move(body)});
   };
   add("failure/sticks", sticks);
   add("failure/statuses", statuses);
-  add("failure/notified", notified, KEEL_CLAIM_NOTIFY);
+  add("failure/notified", notified, KEEL_CAPABILITY_NOTIFY);
   add("failure/goes_on", goes_on);
   add("failure/device_lost", device_lost);
   add("failure/refused", refused);
-  add("failure/alone/unmapped_address", unmapped_address, KEEL_CLAIM_KERNELS);
+  add("failure/alone/unmapped_address", unmapped_address, KEEL_CAPABILITY_KERNELS);
   cases->back().alone = true;
 }
 

@@ -52,7 +52,7 @@ std::vector<std::vector<std::byte>> patterns_of(uint32_t size) {
 // Without FILL the slot accepts only single bytes, and may be absent.
 void check_fill_is_there(const Context& context, uint32_t pattern_size) {
   const bool has = observe(KEEL_HAS(keel_stream_table, &streams_of(context), fill));
-  if (context.claims(KEEL_CLAIM_FILL)) {
+  if (context.has(KEEL_CAPABILITY_FILL)) {
     check(has, "FILL is claimed, and there is no stream.fill");
   } else if (!has || pattern_size != 1) {
     unsupported("not claimed: FILL");

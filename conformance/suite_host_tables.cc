@@ -322,22 +322,23 @@ void registered_operand(const Context& context) {
 }  // namespace
 
 void add_host_table_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](const std::string& id, auto body, uint64_t claims) {
-    cases->push_back({"memory/tables/" + id, claims, false, std::move(body)});
+  const auto add = [&](const std::string& id, auto body, uint64_t capabilities) {
+    cases->push_back({"memory/tables/" + id, capabilities, false, std::move(body)});
   };
-  add("pinned/parts", pinned_parts, KEEL_CLAIM_PINNED);
-  add("managed/parts", managed_parts, KEEL_CLAIM_MANAGED);
-  add("host_alias/parts", alias_parts, KEEL_CLAIM_HOST_ALIAS);
-  add("host_alias/blocks", alias_blocks, KEEL_CLAIM_HOST_ALIAS);
+  add("pinned/parts", pinned_parts, KEEL_CAPABILITY_PINNED);
+  add("managed/parts", managed_parts, KEEL_CAPABILITY_MANAGED);
+  add("host_alias/parts", alias_parts, KEEL_CAPABILITY_HOST_ALIAS);
+  add("host_alias/blocks", alias_blocks, KEEL_CAPABILITY_HOST_ALIAS);
   for (const auto& [offset, size] :
        {std::pair<uint64_t, uint64_t>{0, 4096}, {100, 1}, {4096 + 33, 90'001}, {17, 5 * kMiB}}) {
     add(
         fmt::format("host_register/{}_at_{}", size, offset),
         [offset = offset, size = size](const Context& c) { registered_parts(c, offset, size); },
-        KEEL_CLAIM_HOST_REGISTER);
+        KEEL_CAPABILITY_HOST_REGISTER);
   }
-  add("host_register/ranges", registered_ranges, KEEL_CLAIM_HOST_REGISTER);
-  add("host_register/operand", registered_operand, KEEL_CLAIM_HOST_REGISTER | KEEL_CLAIM_OPS);
+  add("host_register/ranges", registered_ranges, KEEL_CAPABILITY_HOST_REGISTER);
+  add("host_register/operand", registered_operand,
+      KEEL_CAPABILITY_HOST_REGISTER | KEEL_CAPABILITY_OPS);
 }
 
 }  // namespace keel::conformance

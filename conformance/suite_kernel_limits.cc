@@ -417,7 +417,7 @@ void shared_limits(const Context& context) {
 
 void add_kernel_limits_cases(const Environment&, std::vector<Case>* cases) {
   const auto add = [&](std::string id, auto body) {
-    cases->push_back({"kernels/" + std::move(id), KEEL_CLAIM_KERNELS, false, std::move(body)});
+    cases->push_back({"kernels/" + std::move(id), KEEL_CAPABILITY_KERNELS, false, std::move(body)});
   };
   add("arguments/values", many_values);
   add("arguments/kernels_by_turns", kernels_by_turns);

@@ -320,9 +320,9 @@ void returns_early(const Context& context) {
 }  // namespace
 
 void add_kernel_modules_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](std::string id, auto body, uint64_t claims = 0) {
+  const auto add = [&](std::string id, auto body, uint64_t capabilities = 0) {
     cases->push_back(
-        {"kernels/" + std::move(id), KEEL_CLAIM_KERNELS | claims, false, std::move(body)});
+        {"kernels/" + std::move(id), KEEL_CAPABILITY_KERNELS | claims, false, std::move(body)});
   };
   add("load/foreign", foreign_formats);
   add("find/names", names);
@@ -333,7 +333,7 @@ void add_kernel_modules_cases(const Environment&, std::vector<Case>* cases) {
   add("order/large_and_small", large_and_small);
   add("order/two_streams", two_streams);
   add("order/event_not_early", event_is_not_early);
-  add("order/returns_early", returns_early, KEEL_CLAIM_ASYNC);
+  add("order/returns_early", returns_early, KEEL_CAPABILITY_ASYNC);
 }
 
 }  // namespace keel::conformance

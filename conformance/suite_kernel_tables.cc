@@ -426,7 +426,7 @@ void given_back(const Context& context) {
 
 void add_kernel_table_cases(const Environment&, std::vector<Case>* cases) {
   const auto add = [&](const std::string& id, auto body) {
-    cases->push_back({"kernels/tables/" + id, KEEL_CLAIM_KERNELS, false, std::move(body)});
+    cases->push_back({"kernels/tables/" + id, KEEL_CAPABILITY_KERNELS, false, std::move(body)});
   };
   add("load/refused", refused_loads);
   add("load/borrowed", borrowed_data);

@@ -286,7 +286,7 @@ void threads(const Context& context) {
 
 void add_kernels_cases(const Environment&, std::vector<Case>* cases) {
   const auto add = [&](std::string id, auto body) {
-    cases->push_back({"kernels/" + std::move(id), KEEL_CLAIM_KERNELS, false, std::move(body)});
+    cases->push_back({"kernels/" + std::move(id), KEEL_CAPABILITY_KERNELS, false, std::move(body)});
   };
   add("load/formats", formats);
   add("load/damaged", damaged);

@@ -348,16 +348,16 @@ void threads(const Context& context) {
 }  // namespace
 
 void add_memory_cases(const Environment& environment, std::vector<Case>* cases) {
-  const auto add = [&](std::string id, auto body, uint64_t claims = 0, bool full = false) {
-    cases->push_back({"memory/" + std::move(id), claims, full, std::move(body)});
+  const auto add = [&](std::string id, auto body, uint64_t capabilities = 0, bool full = false) {
+    cases->push_back({"memory/" + std::move(id), capabilities, full, std::move(body)});
   };
   const struct {
     const char* name;
     keel_memory_kind kind;
     uint64_t claim;
   } kinds[] = {{"device", KEEL_MEMORY_DEVICE, 0},
-               {"pinned", KEEL_MEMORY_PINNED, KEEL_CLAIM_PINNED},
-               {"managed", KEEL_MEMORY_MANAGED, KEEL_CLAIM_MANAGED}};
+               {"pinned", KEEL_MEMORY_PINNED, KEEL_CAPABILITY_PINNED},
+               {"managed", KEEL_MEMORY_MANAGED, KEEL_CAPABILITY_MANAGED}};
   for (const auto& [name, kind, claim] : kinds) {
     add(
         fmt::format("kind/{}", name), [kind = kind](const Context& c) { kind_works(c, kind); },
@@ -366,14 +366,14 @@ void add_memory_cases(const Environment& environment, std::vector<Case>* cases) 
         fmt::format("impossible_size/{}", name),
         [kind = kind](const Context& c) { impossible_size(c, kind); }, claim);
   }
-  add("host_alias", host_alias, KEEL_CLAIM_HOST_ALIAS);
+  add("host_alias", host_alias, KEEL_CAPABILITY_HOST_ALIAS);
   for (const uint64_t size : {1ULL, 4096ULL, 90'001ULL, 5ULL << 20}) {
     add(
         fmt::format("host_register/{}", size), [size](const Context& c) { host_register(c, size); },
-        KEEL_CLAIM_HOST_REGISTER);
+        KEEL_CAPABILITY_HOST_REGISTER);
   }
-  add("export", shared_by_processes, KEEL_CLAIM_EXPORT);
-  add("info", memory_info, KEEL_CLAIM_MEMORY_INFO);
+  add("export", shared_by_processes, KEEL_CAPABILITY_EXPORT);
+  add("info", memory_info, KEEL_CAPABILITY_MEMORY_INFO);
   // On a large device, setting up address space and page tables takes seconds.
   const uint64_t memory_bytes = environment.info.memory_bytes;
   add("exhausted", exhausted, 0, /*full=*/memory_bytes == 0 || memory_bytes > 1024 * kMiB);

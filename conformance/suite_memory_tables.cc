@@ -200,7 +200,7 @@ void refused_sizes(const Context& context, const MemoryKind& kind) {
 void unclaimed_kind(const Context& context) {
   bool any = false;
   for (const MemoryKind& kind : kMemoryKinds) {
-    if (kind.claim == 0 || context.claims(kind.claim)) continue;
+    if (kind.claim == 0 || context.has(kind.claim)) continue;
     any = true;
     void* pointer = pointer_to(kUnwritten);
     const keel_status status = observe_status(
@@ -243,7 +243,7 @@ void kinds_apart(const Context& context) {
   std::vector<TableBlock> blocks;
   for (int round = 0; round < 8; ++round) {
     for (const MemoryKind& kind : kMemoryKinds) {
-      if (!context.claims(kind.claim)) continue;
+      if (!context.has(kind.claim)) continue;
       blocks.emplace_back(context, kind.kind, 5'000 + 70'000 * static_cast<uint64_t>(round));
       if (kind.kind != KEEL_MEMORY_DEVICE) hosts.add(blocks.back());
       if (kind.kind != KEEL_MEMORY_PINNED) devices.add(blocks.back());
@@ -439,8 +439,8 @@ void failure_of_another_thread(const Context& context) {
 }  // namespace
 
 void add_memory_table_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](const std::string& id, auto body, uint64_t claims = 0) {
-    cases->push_back({"memory/tables/" + id, claims, false, std::move(body)});
+  const auto add = [&](const std::string& id, auto body, uint64_t capabilities = 0) {
+    cases->push_back({"memory/tables/" + id, capabilities, false, std::move(body)});
   };
   for (const MemoryKind& kind : kMemoryKinds) {
     const auto add_kind = [&](const std::string& id, auto body) {

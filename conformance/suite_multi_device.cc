@@ -327,7 +327,7 @@ void add_multi_device_cases(const Environment& environment, std::vector<Case>* c
   };
   for (const NamedDevice& other : others) {
     add("memory/" + id_part(other), [other](const Context& c) { memory_is_separate(c, other); });
-    cases->push_back({"multi_device/notify/" + id_part(other), KEEL_CLAIM_NOTIFY, false,
+    cases->push_back({"multi_device/notify/" + id_part(other), KEEL_CAPABILITY_NOTIFY, false,
                       [other](const Context& c) { notified_once(c, other); }});
   }
   for (const auto& [a, b] : pairs) {

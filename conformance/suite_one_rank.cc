@@ -310,7 +310,7 @@ void splits(const Context& context) {
 
 void add_one_rank_cases(const Environment&, std::vector<Case>* cases) {
   const auto add = [&](const std::string& id, auto body) {
-    cases->push_back({std::string(kOneRank) + id, KEEL_CLAIM_CCL, false, std::move(body)});
+    cases->push_back({std::string(kOneRank) + id, KEEL_CAPABILITY_CCL, false, std::move(body)});
   };
   add("lifetime", comes_and_goes);
   add("group", groups);

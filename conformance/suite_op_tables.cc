@@ -156,7 +156,7 @@ void calls_are_borrowed(const Context& context) {
 
 void add_op_table_cases(const Environment&, std::vector<Case>* cases) {
   const auto add = [&](const char* id, auto body) {
-    cases->push_back({std::string("ops/tables/") + id, KEEL_CLAIM_OPS, /*full=*/false, body});
+    cases->push_back({std::string("ops/tables/") + id, KEEL_CAPABILITY_OPS, /*full=*/false, body});
   };
   add("slots", has_slots);
   add("query/unknown_operators", unknown_operators);

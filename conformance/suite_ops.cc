@@ -137,7 +137,7 @@ class OpRun {
     return packed_;
   }
 
-  // KEEL_CLAIM_OPS promises fill, add and cast for dense tensors of the non-optional dtypes; a
+  // KEEL_CAPABILITY_OPS promises fill, add and cast for dense tensors of the non-optional dtypes; a
   // backend may leave all other calls to the CPU.
   bool promised() const {
     const bool basic =
@@ -372,11 +372,11 @@ bool is_of_full_profile(const ops::Case& op_case) {
 void add_ops_cases(const Environment&, std::vector<Case>* cases) {
   for (ops::Case& each : ops::all_cases()) {
     const auto op_case = std::make_shared<const ops::Case>(std::move(each));
-    cases->push_back({"ops/" + op_case->id, KEEL_CLAIM_OPS, is_of_full_profile(*op_case),
+    cases->push_back({"ops/" + op_case->id, KEEL_CAPABILITY_OPS, is_of_full_profile(*op_case),
                       [op_case](const Context& context) { OpRun(context, *op_case).run(); }});
   }
   for (const keel_op_id op : {KEEL_OP_ATTENTION, KEEL_OP_ATTENTION_BACKWARD}) {
-    cases->push_back({fmt::format("ops/{}/memory", ops::find_schema(op)->name), KEEL_CLAIM_OPS,
+    cases->push_back({fmt::format("ops/{}/memory", ops::find_schema(op)->name), KEEL_CAPABILITY_OPS,
                       /*full=*/false,
                       [op](const Context& context) { check_attention_memory(context, op); }});
   }

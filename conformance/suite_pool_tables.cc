@@ -121,7 +121,7 @@ void full(const Context& context) {
   };
   // A device that backs memory only on first use need not run out.
   while (blocks.size() < 32 && take()) {
-    if (context.claims(KEEL_CLAIM_MEMORY_INFO)) info_of(context);
+    if (context.has(KEEL_CAPABILITY_MEMORY_INFO)) info_of(context);
   }
   if (blocks.size() == 32) unsupported("the device gives more memory than it says it has");
   check(blocks.size() * piece >= info.memory_bytes / 4 * 3 ||
@@ -281,8 +281,8 @@ void memory_info_drift(const Context& context) {
 }  // namespace
 
 void add_pool_table_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](const std::string& id, auto body, uint64_t claims = 0) {
-    cases->push_back({"memory/tables/" + id, claims, false, std::move(body)});
+  const auto add = [&](const std::string& id, auto body, uint64_t capabilities = 0) {
+    cases->push_back({"memory/tables/" + id, capabilities, false, std::move(body)});
   };
   for (const MemoryKind& kind : kMemoryKinds) {
     add(
@@ -296,8 +296,8 @@ void add_pool_table_cases(const Environment&, std::vector<Case>* cases) {
   }
   add("full", full);
   add("given_back", given_back);
-  add("info", memory_info, KEEL_CLAIM_MEMORY_INFO);
-  add("info_drift", memory_info_drift, KEEL_CLAIM_MEMORY_INFO);
+  add("info", memory_info, KEEL_CAPABILITY_MEMORY_INFO);
+  add("info_drift", memory_info_drift, KEEL_CAPABILITY_MEMORY_INFO);
 }
 
 }  // namespace keel::conformance

@@ -86,48 +86,48 @@ void claimed_slots(const Context& context, uint64_t claim) {
   const keel_plugin& plugin = device_of(context).plugin();
   Slots slots;
   switch (claim) {
-    case KEEL_CLAIM_HOST_REGISTER:
+    case KEEL_CAPABILITY_HOST_REGISTER:
       KEEL_WANT(memory, keel_memory_table, host_register);
       KEEL_WANT(memory, keel_memory_table, host_unregister);
       break;
-    case KEEL_CLAIM_HOST_ALIAS:
+    case KEEL_CAPABILITY_HOST_ALIAS:
       KEEL_WANT(memory, keel_memory_table, host_alias);
       break;
-    case KEEL_CLAIM_EXPORT:
+    case KEEL_CAPABILITY_EXPORT:
       KEEL_WANT(memory, keel_memory_table, export_memory);
       KEEL_WANT(memory, keel_memory_table, import_memory);
       KEEL_WANT(memory, keel_memory_table, close_import);
       break;
-    case KEEL_CLAIM_PEER_COPY:
+    case KEEL_CAPABILITY_PEER_COPY:
       KEEL_WANT(stream, keel_stream_table, copy_peer);
       break;
-    case KEEL_CLAIM_TIMING:
+    case KEEL_CAPABILITY_TIMING:
       KEEL_WANT(stream, keel_stream_table, event_elapsed);
       break;
-    case KEEL_CLAIM_NOTIFY:
+    case KEEL_CAPABILITY_NOTIFY:
       KEEL_WANT(stream, keel_stream_table, event_notify);
       break;
-    case KEEL_CLAIM_NATIVE_GATE:
+    case KEEL_CAPABILITY_NATIVE_GATE:
       KEEL_WANT(stream, keel_stream_table, gate_create);
       KEEL_WANT(stream, keel_stream_table, gate_destroy);
       KEEL_WANT(stream, keel_stream_table, gate_open);
       KEEL_WANT(stream, keel_stream_table, stream_wait_gate);
       break;
-    case KEEL_CLAIM_STREAM_ALLOC:
+    case KEEL_CAPABILITY_STREAM_ALLOC:
       KEEL_WANT(memory, keel_memory_table, alloc_on_stream);
       KEEL_WANT(memory, keel_memory_table, free_on_stream);
       break;
-    case KEEL_CLAIM_KERNELS:
+    case KEEL_CAPABILITY_KERNELS:
       KEEL_WANT(kernel, keel_kernel_table, load);
       KEEL_WANT(kernel, keel_kernel_table, unload);
       KEEL_WANT(kernel, keel_kernel_table, find);
       KEEL_WANT(kernel, keel_kernel_table, launch);
       break;
-    case KEEL_CLAIM_OPS:
+    case KEEL_CAPABILITY_OPS:
       KEEL_WANT(op, keel_op_table, query);
       KEEL_WANT(op, keel_op_table, run);
       break;
-    case KEEL_CLAIM_CCL:
+    case KEEL_CAPABILITY_CCL:
       KEEL_WANT(ccl, keel_ccl_table, capability);
       KEEL_WANT(ccl, keel_ccl_table, unique_id);
       KEEL_WANT(ccl, keel_ccl_table, init_rank);
@@ -135,10 +135,10 @@ void claimed_slots(const Context& context, uint64_t claim) {
       KEEL_WANT(ccl, keel_ccl_table, run);
       KEEL_WANT(ccl, keel_ccl_table, info);
       break;
-    case KEEL_CLAIM_MEMORY_INFO:
+    case KEEL_CAPABILITY_MEMORY_INFO:
       KEEL_WANT(device, keel_device_table, memory_info);
       break;
-    case KEEL_CLAIM_FILL:
+    case KEEL_CAPABILITY_FILL:
       KEEL_WANT(stream, keel_stream_table, fill);
       break;
     default:
@@ -146,25 +146,26 @@ void claimed_slots(const Context& context, uint64_t claim) {
   }
 #undef KEEL_WANT
   check(slots.missing().empty(),
-        fmt::format("{} is claimed without {}", claim_text(claim), slots.missing()));
+        fmt::format("{} is claimed without {}", capability_text(claim), slots.missing()));
 }
 
 }  // namespace
 
 void add_slot_table_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](const std::string& id, auto body, uint64_t claims = 0) {
-    cases->push_back({id, claims, false, std::move(body)});
+  const auto add = [&](const std::string& id, auto body, uint64_t capabilities = 0) {
+    cases->push_back({id, capabilities, false, std::move(body)});
   };
   add("core/tables/slots/required", required_slots);
   add("core/tables/slots/headers", headers);
-  const uint64_t claims = known_claims();
+  const uint64_t capabilities = known_capabilities();
   for (uint32_t bit = 0; bit < 64; ++bit) {
-    const uint64_t claim = claims & (uint64_t{1} << bit);
-    constexpr uint64_t kWithoutSlots = KEEL_CLAIM_PINNED | KEEL_CLAIM_MANAGED | KEEL_CLAIM_ASYNC |
-                                       KEEL_CLAIM_PRIORITY | KEEL_CLAIM_PAGEABLE_ASYNC;
+    const uint64_t claim = capabilities & (uint64_t{1} << bit);
+    constexpr uint64_t kWithoutSlots = KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_MANAGED |
+                                       KEEL_CAPABILITY_ASYNC | KEEL_CAPABILITY_PRIORITY |
+                                       KEEL_CAPABILITY_PAGEABLE_ASYNC;
     if (claim == 0 || (claim & kWithoutSlots) != 0) continue;
     add(
-        fmt::format("core/tables/slots/{}", claim_text(claim)),
+        fmt::format("core/tables/slots/{}", capability_text(claim)),
         [claim](const Context& c) { claimed_slots(c, claim); }, claim);
   }
 }

@@ -374,7 +374,7 @@ void waits_hold_up_no_others(const Context& context) {
     }
     return status;
   };
-  const int64_t patience = context.environment.wait_ns / 6;
+  const int64_t wait_ns = context.environment.wait_ns / 6;
   bench.behind_work(0, [&] {
     bench.record(held, 0);
     for (uint32_t i = 1; i < kStreams; ++i) {
@@ -382,8 +382,8 @@ void waits_hold_up_no_others(const Context& context) {
       if (i % 2 == 1) bench.wait_event(i, held);  // streams with even indices do not wait
       bench.record(idle[i], i);
     }
-    waiting = poll([&] { return any(before, 1); }, patience);
-    other = poll([&] { return any(idle, 2); }, patience);
+    waiting = poll([&] { return any(before, 1); }, wait_ns);
+    other = poll([&] { return any(idle, 2); }, wait_ns);
   });
   need_be(KEEL_OK, waiting, "an event before a wait for another stream's, which is held");
   need_be(KEEL_OK, other, "an event of a stream that waits for nothing, while others are held");
@@ -393,23 +393,24 @@ void waits_hold_up_no_others(const Context& context) {
 }  // namespace
 
 void add_stream_table_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](const char* id, auto body, uint64_t claims = 0) {
-    cases->push_back({std::string("async/tables/") + id,
-                      claims | KEEL_CLAIM_ASYNC | KEEL_CLAIM_PINNED | KEEL_CLAIM_FILL,
-                      /*full=*/false, std::move(body)});
+  const auto add = [&](const char* id, auto body, uint64_t capabilities = 0) {
+    cases->push_back(
+        {std::string("async/tables/") + id,
+         capabilities | KEEL_CAPABILITY_ASYNC | KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_FILL,
+         /*full=*/false, std::move(body)});
   };
-  const auto add_slot = [&](const char* id, Slot slot, uint64_t claims = 0) {
+  const auto add_slot = [&](const char* id, Slot slot, uint64_t capabilities = 0) {
     add(
-        id, [slot](const Context& c) { enqueue_slot(c, slot); }, claims);
+        id, [slot](const Context& c) { enqueue_slot(c, slot); }, capabilities);
   };
   add_slot("enqueue/upload", Slot::kUpload);
   add_slot("enqueue/download", Slot::kDownload);
   add_slot("enqueue/within", Slot::kWithin);
   add_slot("enqueue/fill", Slot::kFill);
-  add_slot("enqueue/op", Slot::kOp, KEEL_CLAIM_OPS);
-  add_slot("enqueue/pageable_upload", Slot::kPageableUpload, KEEL_CLAIM_PAGEABLE_ASYNC);
-  add_slot("enqueue/pageable_download", Slot::kPageableDownload, KEEL_CLAIM_PAGEABLE_ASYNC);
-  add("enqueue/launch", enqueue_launch, KEEL_CLAIM_KERNELS);
+  add_slot("enqueue/op", Slot::kOp, KEEL_CAPABILITY_OPS);
+  add_slot("enqueue/pageable_upload", Slot::kPageableUpload, KEEL_CAPABILITY_PAGEABLE_ASYNC);
+  add_slot("enqueue/pageable_download", Slot::kPageableDownload, KEEL_CAPABILITY_PAGEABLE_ASYNC);
+  add("enqueue/launch", enqueue_launch, KEEL_CAPABILITY_KERNELS);
   add("enqueue/events", enqueue_events);
   add("order/small_and_large", small_and_large);
   add("order/long_chain", long_chain);

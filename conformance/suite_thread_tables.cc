@@ -184,10 +184,11 @@ void recreated(const Context& context) {
 }  // namespace
 
 void add_thread_table_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](const char* id, auto body, uint64_t claims = 0) {
-    cases->push_back({std::string("async/tables/") + id,
-                      claims | KEEL_CLAIM_ASYNC | KEEL_CLAIM_PINNED | KEEL_CLAIM_FILL,
-                      /*full=*/false, std::move(body)});
+  const auto add = [&](const char* id, auto body, uint64_t capabilities = 0) {
+    cases->push_back(
+        {std::string("async/tables/") + id,
+         capabilities | KEEL_CAPABILITY_ASYNC | KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_FILL,
+         /*full=*/false, std::move(body)});
   };
   add("threads/enqueue", threads_enqueue);
   add("threads/ask", threads_ask);

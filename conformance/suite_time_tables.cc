@@ -176,16 +176,17 @@ void of_two_streams(const Context& context) {
 }  // namespace
 
 void add_time_table_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](const char* id, auto body, uint64_t claims = 0) {
-    cases->push_back({std::string("async/tables/") + id,
-                      claims | KEEL_CLAIM_ASYNC | KEEL_CLAIM_PINNED | KEEL_CLAIM_FILL,
-                      /*full=*/false, std::move(body)});
+  const auto add = [&](const char* id, auto body, uint64_t capabilities = 0) {
+    cases->push_back(
+        {std::string("async/tables/") + id,
+         capabilities | KEEL_CAPABILITY_ASYNC | KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_FILL,
+         /*full=*/false, std::move(body)});
   };
-  add("time/against_the_wall", against_the_wall, KEEL_CLAIM_TIMING);
-  add("time/idle", idle_time, KEEL_CLAIM_TIMING);
-  add("time/spans_add_up", spans_add_up, KEEL_CLAIM_TIMING);
-  add("time/recorded_again", recorded_again, KEEL_CLAIM_TIMING);
-  add("time/of_two_streams", of_two_streams, KEEL_CLAIM_TIMING);
+  add("time/against_the_wall", against_the_wall, KEEL_CAPABILITY_TIMING);
+  add("time/idle", idle_time, KEEL_CAPABILITY_TIMING);
+  add("time/spans_add_up", spans_add_up, KEEL_CAPABILITY_TIMING);
+  add("time/recorded_again", recorded_again, KEEL_CAPABILITY_TIMING);
+  add("time/of_two_streams", of_two_streams, KEEL_CAPABILITY_TIMING);
 }
 
 }  // namespace keel::conformance

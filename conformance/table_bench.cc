@@ -102,7 +102,7 @@ TableBench::TableBench(const Context& context, uint32_t streams, Where where)
           "a test table without fail_work, hold and release", where);
   }
   const keel_stream_table* const slots = &table();
-  by_gate_ = has(KEEL_CLAIM_NATIVE_GATE);
+  by_gate_ = has(KEEL_CAPABILITY_NATIVE_GATE);
   check(!by_gate_ || observe(KEEL_HAS(keel_stream_table, slots, gate_create) &&
                                  KEEL_HAS(keel_stream_table, slots, gate_destroy) &&
                                  KEEL_HAS(keel_stream_table, slots, gate_open) &&
@@ -159,7 +159,7 @@ std::unique_ptr<TableBench::Hold> TableBench::hold(uint32_t index, int64_t limit
 }
 
 void TableBench::work(uint32_t index, uint32_t rounds, const Where& where) const {
-  const bool has_fill = has(KEEL_CLAIM_FILL);
+  const bool has_fill = has(KEEL_CAPABILITY_FILL);
   Tally enqueued;
   for (uint32_t round = 0; round < rounds; ++round) {
     enqueued.add(has_fill ? table().fill(stream(index), busy_, &round, sizeof(round), kBusyBytes)

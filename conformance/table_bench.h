@@ -40,7 +40,7 @@ class TableBench {
   uint32_t streams() const { return static_cast<uint32_t>(streams_.size()); }
   keel_plugin_stream* stream(uint32_t index) const { return streams_[index].get(); }
   const TableStream& stream_object(uint32_t index) const { return streams_[index]; }
-  bool has(uint64_t claims) const { return context_.claims(claims); }
+  bool has(uint64_t capabilities) const { return context_.has(capabilities); }
   // Returns whether a waiting stream leaves other streams unaffected: false if all share one
   // hardware queue.
   bool queues_are_separate() const { return context_.environment.info.hardware_queues != 1; }

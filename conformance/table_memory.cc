@@ -49,7 +49,7 @@ void check_aligned(const Context& context, const TableBlock& block, Where where)
 }
 
 uint64_t free_bytes(const Context& context, Where where) {
-  if (!context.claims(KEEL_CLAIM_MEMORY_INFO)) return 0;
+  if (!context.has(KEEL_CAPABILITY_MEMORY_INFO)) return 0;
   uint64_t free = 0;
   uint64_t total = 0;
   need(device_of(context).plugin().device->memory_info(device_of(context).get(), &free, &total),

@@ -25,8 +25,8 @@ struct MemoryKind {
 };
 inline constexpr std::array<MemoryKind, 3> kMemoryKinds = {
     {{"device", KEEL_MEMORY_DEVICE, 0, false},
-     {"pinned", KEEL_MEMORY_PINNED, KEEL_CLAIM_PINNED, true},
-     {"managed", KEEL_MEMORY_MANAGED, KEEL_CLAIM_MANAGED, true}}};
+     {"pinned", KEEL_MEMORY_PINNED, KEEL_CAPABILITY_PINNED, true},
+     {"managed", KEEL_MEMORY_MANAGED, KEEL_CAPABILITY_MANAGED, true}}};
 
 // Writes and reads blocks: directly if the host may access the kind, otherwise by copies on a
 // stream.

@@ -50,7 +50,7 @@ TableDevices::TableDevices(const Context& context, uint32_t most, Where where) :
     if (ordinal == own) continue;
     auto info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
     need(table.info(device.instance(), ordinal, &info), "device.info", where);
-    if ((observe(info.claims, where) & KEEL_CLAIM_CCL) == 0) continue;
+    if ((observe(info.capabilities, where) & KEEL_CAPABILITY_CCL) == 0) continue;
     if (observe(info.hardware_queues, where) == 1) continue;
     keel_plugin_device* other = nullptr;
     // Skip a device that another process has opened exclusively.

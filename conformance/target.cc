@@ -21,8 +21,8 @@ void to_json(nlohmann::json& json, const Target& target) {
           {"architecture", target.architecture},
           {"driver", target.driver},
           {"memory_bytes", target.memory_bytes},
-          {"claims", target.claims},
-          {"claim_names", claim_names(target.claims)}};
+          {"capabilities", target.capabilities},
+          {"capability_names", capability_names(target.capabilities)}};
 }
 
 Target target_of(const JsonValue& json) {
@@ -39,7 +39,7 @@ Target target_of(const JsonValue& json) {
   target.architecture = json.at("architecture").text();
   target.driver = json.at("driver").text();
   target.memory_bytes = json.at("memory_bytes").count<uint64_t>();
-  target.claims = json.at("claims").count<uint64_t>();
+  target.capabilities = json.at("capabilities").count<uint64_t>();
   return target;
 }
 

@@ -30,7 +30,7 @@ struct Target {
   std::string architecture;
   std::string driver;
   uint64_t memory_bytes = 0;
-  uint64_t claims = 0;
+  uint64_t capabilities = 0;
 
   bool has_device() const { return !device.empty(); }
 };

@@ -76,7 +76,7 @@ TEST_F(AllocatorNoMemoryTest, FreeingAlwaysWorks) {
       EXPECT_NE(alloc(device_, 512), memory);
     }
     for (const keel_stream stream : streams) {
-      ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+      ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
       ASSERT_KEEL_OK(keel_stream_destroy(stream));
     }
     EXPECT_EQ(alloc(device_, 512), memory) << index;

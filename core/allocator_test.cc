@@ -60,7 +60,7 @@ class AllocatorTest : public KeelTest, public ::testing::WithParamInterface<cons
     return gate;
   }
   void synchronize(keel_stream stream) {
-    EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   }
   keel_memory_stats stats() {
     auto stats = KEEL_STRUCT_INIT(keel_memory_stats, KEEL_STRUCT_MEMORY_STATS);
@@ -149,7 +149,7 @@ TEST_P(AllocatorTest, ItIsThePointOfTheFreeThatCounts) {
     passed = record(first_);
     ASSERT_KEEL_OK(keel_stream_wait_gate(first_, gate));
   }
-  ASSERT_KEEL_OK(keel_event_wait(passed, kPatience));
+  ASSERT_KEEL_OK(keel_event_wait(passed, kTestTimeout));
   EXPECT_EQ(alloc_on(second_, kLarge), memory);
   EXPECT_EQ(keel_stream_query(first_), KEEL_NOT_READY);
   ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
@@ -168,8 +168,8 @@ TEST_P(AllocatorTest, AFailureDoesNotFreeWhatTheStreamWouldHaveWaitedFor) {
   order(second_, first_);
   ASSERT_KEEL_OK(keel_free_on_stream(first_, memory));
   ASSERT_KEEL_OK(keel_gate_open(broken, KEEL_ABORTED, "given up"));
-  EXPECT_EQ(keel_stream_synchronize(first_, kPatience), KEEL_ABORTED);
-  ASSERT_KEEL_OK(keel_stream_recover(first_, kPatience));
+  EXPECT_EQ(keel_stream_synchronize(first_, kTestTimeout), KEEL_ABORTED);
+  ASSERT_KEEL_OK(keel_stream_recover(first_, kTestTimeout));
   EXPECT_NE(alloc_on(first_), memory);
   EXPECT_NE(alloc(device_, kSize), memory);
   ASSERT_KEEL_OK(keel_gate_open(slow, KEEL_OK, nullptr));
@@ -408,7 +408,7 @@ TEST_P(AllocatorTest, ThreadsShareTheCache) {
         if (round % 16 == 0) {
           EXPECT_KEEL_OK(keel_memory_trim(device_));
         }
-        EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+        EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
         EXPECT_EQ(received, value);
       }
       EXPECT_KEEL_OK(keel_stream_destroy(stream));

@@ -54,7 +54,7 @@ class AllocatorTraceTest : public KeelTest {
       EXPECT_KEEL_OK(keel_memory_stats_get(device, &stats));
     }
     for (const keel_stream stream : streams) {
-      EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+      EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
     }
     for (const auto& [id, pointer] : memory) EXPECT_KEEL_OK(keel_free(device, pointer));
     EXPECT_KEEL_OK(keel_memory_trim(device));

@@ -85,21 +85,21 @@ keel_status api_call_outside(const Body& body) noexcept {
 [[gnu::cold]] keel_status report_answer(Device& device, keel_status code,
                                         const char* call) noexcept;
 
-// Fast path of a call. |usual|, a callable bool(epoch::Participant&, keel_status* out_status),
+// Fast path of a call. |usual|, a callable bool(epoch::EpochRecord&, keel_status* out_status),
 // follows handles by plain pointers, checks all arguments and performs the call. On anything
 // unusual (a dead handle, a wrong argument, held work on the stream, an active observer) |usual|
 // does nothing and returns false. Then |full|, a callable keel_status(), performs the whole call
 // with all diagnostics.
 template <typename Usual, typename Full>
 keel_status api_short_call(const Usual& usual, const Full& full) noexcept {
-  epoch::Participant* participant = ShortEpochSection::who();
-  if (participant != nullptr) [[likely]] {
+  epoch::EpochRecord* epoch_record = ShortEpochSection::who();
+  if (epoch_record != nullptr) [[likely]] {
     try {
-      ShortEpochSection section(*participant);
+      ShortEpochSection section(*epoch_record);
       keel_status status = KEEL_OK;
       // Read the state inside the section, which marks the thread as inside Keel.
       if (g_api_state.load(std::memory_order_acquire) == ApiState::kOpen &&
-          usual(*participant, &status)) [[likely]] {
+          usual(*epoch_record, &status)) [[likely]] {
         return status;
       }
     } catch (const std::bad_alloc& error) {

@@ -45,7 +45,7 @@ TEST_F(ApiTest, WrongHandlesAreNamedAndHarmNothing) {
       {"device", [&](uint64_t h) { return keel_device_memory_info({h}, &number, &number); }},
       {"device", [&](uint64_t h) { return keel_device_health_get({h}, &health); }},
       {"device", [&](uint64_t h) { return keel_device_native_handle({h}, 0, &pointer); }},
-      {"device", [&](uint64_t h) { return keel_device_synchronize({h}, kPatience); }},
+      {"device", [&](uint64_t h) { return keel_device_synchronize({h}, kTestTimeout); }},
       {"device", [&](uint64_t h) { return keel_alloc({h}, KEEL_MEMORY_DEVICE, 8, &pointer); }},
       {"device", [&](uint64_t h) { return keel_free({h}, memory); }},
       {"device", [&](uint64_t h) { return keel_memory_trim({h}); }},
@@ -98,7 +98,7 @@ TEST_F(ApiTest, WrongHandlesAreNamedAndHarmNothing) {
   EXPECT_EQ(keel_copy(stream_, {77}, memory, KEEL_HOST, host, 8), KEEL_INVALID_HANDLE);
   EXPECT_EQ(keel_copy_path_get({77}, device_, &path), KEEL_INVALID_HANDLE);
   ASSERT_KEEL_OK(keel_fill(stream_, memory, host, 4, 64));
-  EXPECT_KEEL_OK(keel_stream_synchronize(stream_, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream_, kTestTimeout));
   EXPECT_KEEL_OK(keel_free(device_, memory));
 }
 

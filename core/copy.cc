@@ -55,7 +55,7 @@ Status submit_peer_copy(Stream& stream, const Endpoint& destination, const Endpo
 }
 
 // The part of a copy that runs on one device.
-class Leg {
+class CopyStep {
  public:
   // Selects |stream| itself if it belongs to |device|, else its internal stream on |device|, which
   // first waits for all work enqueued on |stream| so far.
@@ -64,7 +64,7 @@ class Leg {
       stream_ = stream;
       return {};
     }
-    KEEL_RETURN_IF_ERROR(stream->leg(device, &stream_));
+    KEEL_RETURN_IF_ERROR(stream->helper_stream(device, &stream_));
     foreign_ = true;
     Ref<EventRecord> start;
     // Memory handed out for the stream since an older fence is no enqueued work, but the race
@@ -112,20 +112,20 @@ Status copy_by_alias(const Ref<Stream>& stream, const CopyPath& path, const Endp
   const auto offset = static_cast<uint64_t>(static_cast<char*>(reached.pointer) -
                                             static_cast<char*>(allocation.base));
   void* alias = at(allocation.host_alias, offset);
-  Leg leg;
-  KEEL_RETURN_IF_ERROR(leg.begin(stream, *path.mover));
+  CopyStep step;
+  KEEL_RETURN_IF_ERROR(step.begin(stream, *path.mover));
   KEEL_RETURN_IF_ERROR(destination_moves
-                           ? submit_copy(*leg.stream(), KEEL_COPY_HOST_TO_DEVICE,
+                           ? submit_copy(*step.stream(), KEEL_COPY_HOST_TO_DEVICE,
                                          destination.pointer, alias, size, destination, source)
-                           : submit_copy(*leg.stream(), KEEL_COPY_DEVICE_TO_HOST, alias,
+                           : submit_copy(*step.stream(), KEEL_COPY_DEVICE_TO_HOST, alias,
                                          source.pointer, size, destination, source));
-  return leg.end(stream);
+  return step.end(stream);
 }
 
 Status copy_staged(const Ref<Stream>& stream, const CopyPath& path, const Endpoint& destination,
                    const Endpoint& source, uint64_t size) {
-  Leg out;
-  Leg in;
+  CopyStep out;
+  CopyStep in;
   KEEL_RETURN_IF_ERROR(out.begin(stream, *source.device));
   KEEL_RETURN_IF_ERROR(in.begin(stream, *destination.device));
   const uint64_t chunks = (size + kChunkBytes - 1) / kChunkBytes;
@@ -172,17 +172,17 @@ Status copy_staged(const Ref<Stream>& stream, const CopyPath& path, const Endpoi
 }
 
 bool has_alias(const Device& device) {
-  return device.claims(KEEL_CLAIM_HOST_ALIAS) &&
+  return device.has(KEEL_CAPABILITY_HOST_ALIAS) &&
          KEEL_HAS(keel_memory_table, device.memory_table(), host_alias);
 }
 bool copies_peers(const Device& device) {
-  return device.claims(KEEL_CLAIM_PEER_COPY) &&
+  return device.has(KEEL_CAPABILITY_PEER_COPY) &&
          KEEL_HAS(keel_stream_table, device.stream_table(), copy_peer);
 }
 // Whether the device accesses any host memory without blocking the caller and without a bounce
 // buffer.
 bool reaches_host(const Device& device) {
-  return device.claims(KEEL_CLAIM_PAGEABLE_ASYNC);
+  return device.has(KEEL_CAPABILITY_PAGEABLE_ASYNC);
 }
 
 }  // namespace
@@ -232,7 +232,7 @@ CopyPath choose_copy_path(Device* destination, Device* source) {
   path.chunk_bytes = kChunkBytes;
   // Allocate the bounce buffers on the device that needs pinned memory.
   path.mover = reaches_host(*destination) ? source : destination;
-  if (!path.mover->claims(KEEL_CLAIM_PINNED)) {
+  if (!path.mover->has(KEEL_CAPABILITY_PINNED)) {
     path.mover = path.mover == source ? destination : source;
   }
   return path;
@@ -286,7 +286,7 @@ Status enqueue_fill(const Ref<Stream>& stream, void* destination, const void* pa
   uint64_t value = 0;
   std::memcpy(&value, pattern, pattern_size);
   if (KEEL_HAS(keel_stream_table, table, fill) &&
-      (pattern_size == 1 || device.claims(KEEL_CLAIM_FILL))) {
+      (pattern_size == 1 || device.has(KEEL_CAPABILITY_FILL))) {
     return stream->submit(
         "fill", [&](AccessList& accesses) { accesses.writes(&device, destination, size); },
         [&device, table, destination, value, pattern_size, size](keel_plugin_stream* native) {
@@ -294,7 +294,7 @@ Status enqueue_fill(const Ref<Stream>& stream, void* destination, const void* pa
                               "stream.fill");
         });
   }
-  if (!device.claims(KEEL_CLAIM_PINNED)) {
+  if (!device.has(KEEL_CAPABILITY_PINNED)) {
     return failure(KEEL_UNSUPPORTED,
                    "{} has no fill for patterns of {} bytes, and no pinned memory to copy from",
                    device.name(), pattern_size);

@@ -51,7 +51,7 @@ TEST_P(CopyTest, OddSizesAndManyChunks) {
       ASSERT_KEEL_OK(fill(eraser, destination, 0, words));
       ASSERT_KEEL_OK(keel_stream_wait_event(stream, record(eraser)));
       ASSERT_KEEL_OK(keel_copy(stream, to_, destination, from_, source, words * 4));
-      ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+      ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
       EXPECT_TRUE(read(to_, destination, words) == expected) << words;
     }
   }
@@ -72,7 +72,7 @@ TEST_P(CopyTest, ManyAtOnceInBothDirections) {
         EXPECT_KEEL_OK(keel_copy(stream, to_, there, from_, here, words * 4));
         EXPECT_KEEL_OK(keel_copy(stream, from_, back, to_, there, words * 4));
       }
-      EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+      EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
       EXPECT_TRUE(read(from_, back, words) == expected);
     });
   }
@@ -88,12 +88,12 @@ TEST_P(CopyTest, BehindAFailureNothingIsCopied) {
   ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate));
   ASSERT_KEEL_OK(keel_copy(stream, to_, destination, from_, source, 8));
   ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_ABORTED, "no"));
-  EXPECT_EQ(keel_stream_synchronize(stream, kPatience), KEEL_ABORTED);
-  ASSERT_KEEL_OK(keel_stream_recover(stream, kPatience));
+  EXPECT_EQ(keel_stream_synchronize(stream, kTestTimeout), KEEL_ABORTED);
+  ASSERT_KEEL_OK(keel_stream_recover(stream, kTestTimeout));
   EXPECT_EQ(read(to_, destination, 2), (std::vector<uint32_t>{8, 9}));
-  EXPECT_KEEL_OK(keel_device_synchronize(to_, kPatience));
+  EXPECT_KEEL_OK(keel_device_synchronize(to_, kTestTimeout));
   ASSERT_KEEL_OK(keel_copy(stream, to_, destination, from_, source, 8));
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_EQ(read(to_, destination, 2), (std::vector<uint32_t>{1, 2}));
 }
 
@@ -143,7 +143,7 @@ TEST_F(FakeCopyTest, FillsWithoutAFill) {
   const uint64_t pattern = 0x1122334455667788;
   ASSERT_KEEL_OK(keel_fill(stream, memory, &pattern, 8, words / 2 * 8));
   ASSERT_KEEL_OK(fill(stream, static_cast<uint32_t*>(memory) + words - 1, 9, 1));
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   const auto values = read(device, memory, words);
   EXPECT_EQ(values.front(), 0x55667788u);
   EXPECT_EQ(values[words - 2], 0x11223344u);
@@ -176,7 +176,7 @@ TEST_F(FakeCopyTest, RefusesWhatIsNotACopy) {
   EXPECT_EQ(keel_fill(stream, host, host, 4, 16), KEEL_INVALID_ARGUMENT);
   EXPECT_EQ(keel_fill(stream, memory, host, 1, 65), KEEL_OUT_OF_RANGE);
   EXPECT_KEEL_OK(keel_copy(stream, a, memory, KEEL_HOST, host, 0));
-  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_EQ(read(a, memory, 16), pattern(16, 1)) << "a refused call changed something";
 }
 
@@ -188,7 +188,7 @@ TEST_F(FakeCopyTest, ARefusedCopyLeavesTheStreamAsItWas) {
   EXPECT_EQ(keel_copy(stream, device, memory, KEEL_HOST, &word, 4), KEEL_UNAVAILABLE);
   EXPECT_NE(std::string(keel_last_error()).find("copy 1 is refused"), std::string::npos);
   EXPECT_KEEL_OK(keel_copy(stream, device, memory, KEEL_HOST, &word, 4));
-  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_EQ(read(device, memory, 1), std::vector<uint32_t>{5});
 }
 

@@ -6,8 +6,8 @@
 
 #include "core/drain.h"
 #include "core/epoch.h"
-#include "core/hindrances.h"
-#include "core/host_pins.h"
+#include "core/pinned_segment_cache.h"
+#include "core/slow_path_flags.h"
 #include "core/staging.h"
 #include "core/stream.h"
 
@@ -83,7 +83,7 @@ void Device::release_all() {
 void Device::close() {
   if (!is_open()) return;
   reclaim_for_good();  // records and streams need an open device to be freed
-  HostPins::get().release(*this);
+  PinnedSegmentCache::get().release(*this);
   device_table()->close(native_);
   native_ = nullptr;
   open_.store(false, std::memory_order_release);
@@ -106,7 +106,7 @@ Status Device::failed(keel_status code, const char* call) {
       if (loss_.ok()) loss_ = status;
     }
     lost_.store(true, std::memory_order_relaxed);
-    hindrances::g_process.fetch_or(hindrances::kLostDevice, std::memory_order_relaxed);
+    slow_path_flags::g_process.fetch_or(slow_path_flags::kLostDevice, std::memory_order_relaxed);
   }
   return status;
 }
@@ -117,7 +117,7 @@ Status Device::lost() const {
 }
 
 Status Device::lease_stream(Ref<Stream>* out_stream, bool urgent) {
-  urgent = urgent && claims(KEEL_CLAIM_PRIORITY);
+  urgent = urgent && has(KEEL_CAPABILITY_PRIORITY);
   Ref<Stream>& idle = idle_streams(urgent);
   // Runs without the lock: the query takes a record of the stream, and may advance other streams.
   // Out of memory makes a stream unusable.

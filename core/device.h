@@ -37,7 +37,7 @@ class Device final : public RefCounted {
   uint32_t ordinal() const { return ordinal_; }
   const std::string& name() const { return name_; }  // "vulkan:0"
   const keel_device_info& info() const { return info_; }
-  bool claims(uint64_t bits) const { return (info_.claims & bits) == bits; }
+  bool has(uint64_t bits) const { return (info_.capabilities & bits) == bits; }
   keel_plugin_device* native() const { return native_; }
   uint64_t handle() const { return handle_; }
   void set_handle(uint64_t handle) { handle_ = handle; }

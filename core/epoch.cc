@@ -16,29 +16,29 @@ namespace epoch {
 
 namespace {
 
-std::atomic<Participant*> g_participants{nullptr};
+std::atomic<EpochRecord*> g_epoch_records{nullptr};
 // Whether the kernel fences; settled before the first thread registers.
 std::atomic<bool> g_kernel_fences{false};
-// The calling thread's participant, with or without a slot.
-thread_local constinit Participant* t_registered = nullptr;
+// The calling thread's epoch_record, with or without a slot.
+thread_local constinit EpochRecord* t_registered = nullptr;
 
 long membarrier(int command) {
   return syscall(SYS_membarrier, command, 0, 0);
 }
 
-void release_participant(void* released) {
+void release_epoch_record(void* released) {
   t_registered = nullptr;
-  auto* participant = static_cast<Participant*>(released);
-  participant->thread.store(nullptr, std::memory_order_relaxed);
-  participant->taken.store(false, std::memory_order_release);
+  auto* epoch_record = static_cast<EpochRecord*>(released);
+  epoch_record->thread.store(nullptr, std::memory_order_relaxed);
+  epoch_record->taken.store(false, std::memory_order_release);
 }
 
 // A pthread key and not a thread_local with a destructor: destructors of other thread_locals may
 // still call Keel, and the destructor of a key that is set again runs again.
-pthread_key_t participant_key() {
+pthread_key_t epoch_record_key() {
   static const pthread_key_t key = [] {
     pthread_key_t created = 0;
-    pthread_key_create(&created, &release_participant);
+    pthread_key_create(&created, &release_epoch_record);
     if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0) {
       g_kernel_fences.store(true, std::memory_order_seq_cst);
     }
@@ -50,9 +50,9 @@ pthread_key_t participant_key() {
 // The epoch in which the oldest current section began; UINT64_MAX if there is none.
 uint64_t oldest_section() {
   uint64_t oldest = UINT64_MAX;
-  for (Participant* participant = g_participants.load(std::memory_order_acquire);
-       participant != nullptr; participant = participant->next) {
-    const uint64_t mark = participant->mark.load(std::memory_order_seq_cst);
+  for (EpochRecord* epoch_record = g_epoch_records.load(std::memory_order_acquire);
+       epoch_record != nullptr; epoch_record = epoch_record->next) {
+    const uint64_t mark = epoch_record->mark.load(std::memory_order_seq_cst);
     if (mark != 0) oldest = std::min(oldest, mark);
   }
   return oldest;
@@ -72,35 +72,35 @@ Queue& queue() {
 }
 constexpr uint64_t kBatch = 64;
 
-bool take(Participant& participant) {
+bool take(EpochRecord& epoch_record) {
   bool taken = false;
-  return !participant.taken.load(std::memory_order_relaxed) &&
-         participant.taken.compare_exchange_strong(taken, true, std::memory_order_acquire);
+  return !epoch_record.taken.load(std::memory_order_relaxed) &&
+         epoch_record.taken.compare_exchange_strong(taken, true, std::memory_order_acquire);
 }
 
 // For a thread whose slot another thread owns.
-Participant& take_any() {
-  for (Participant* each = g_participants.load(std::memory_order_acquire); each != nullptr;
+EpochRecord& take_any() {
+  for (EpochRecord* each = g_epoch_records.load(std::memory_order_acquire); each != nullptr;
        each = each->next) {
     if (take(*each)) return *each;
   }
-  auto* made = new Participant;
+  auto* made = new EpochRecord;
   made->taken.store(true, std::memory_order_relaxed);
   return *made;
 }
 
-Participant* register_thread() {
-  const pthread_key_t key = participant_key();
+EpochRecord* register_thread() {
+  const pthread_key_t key = epoch_record_key();
   const void* self = thread_pointer();
-  Participant& seat = seat_of(self);
+  EpochRecord& seat = seat_of(self);
   const bool is_seated = take(seat);
-  Participant& mine = is_seated ? seat : take_any();
+  EpochRecord& mine = is_seated ? seat : take_any();
   if (!mine.listed) {
     mine.listed = true;
-    mine.remembered = &RememberedBlocks::nothing();
-    mine.next = g_participants.load(std::memory_order_relaxed);
-    while (!g_participants.compare_exchange_weak(mine.next, &mine, std::memory_order_release,
-                                                 std::memory_order_relaxed)) {
+    mine.remembered = &BlockLookupCache::nothing();
+    mine.next = g_epoch_records.load(std::memory_order_relaxed);
+    while (!g_epoch_records.compare_exchange_weak(mine.next, &mine, std::memory_order_release,
+                                                  std::memory_order_relaxed)) {
     }
   }
   pthread_setspecific(key, &mine);
@@ -113,16 +113,16 @@ Participant* register_thread() {
 
 }  // namespace
 
-Participant* registered_slowly() noexcept {
+EpochRecord* registered_slowly() noexcept {
   return t_registered;
 }
 
-Participant& register_calling_thread() {
+EpochRecord& register_calling_thread() {
   return t_registered != nullptr ? *t_registered : *register_thread();
 }
 
-Participant* first_participant() noexcept {
-  return g_participants.load(std::memory_order_acquire);
+EpochRecord* first_epoch_record() noexcept {
+  return g_epoch_records.load(std::memory_order_acquire);
 }
 
 // For threads whose sections begin without a fence of their own. The caller's removals precede the
@@ -137,21 +137,21 @@ void fence_all_threads() noexcept {
   }
 }
 
-Participant* begin_slowly() {
-  Participant* participant = &register_calling_thread();
-  if (participant->mark.load(std::memory_order_relaxed) != 0) return nullptr;
+EpochRecord* begin_slowly() {
+  EpochRecord* epoch_record = &register_calling_thread();
+  if (epoch_record->mark.load(std::memory_order_relaxed) != 0) return nullptr;
   if (g_kernel_fences.load(std::memory_order_relaxed)) {
-    begin(*participant);
-    return participant;
+    begin(*epoch_record);
+    return epoch_record;
   }
 #if defined(__SANITIZE_THREAD__)
   // ThreadSanitizer does not model fences.
-  participant->mark.exchange(g_epoch.load(std::memory_order_acquire), std::memory_order_seq_cst);
+  epoch_record->mark.exchange(g_epoch.load(std::memory_order_acquire), std::memory_order_seq_cst);
 #else
-  begin(*participant);
+  begin(*epoch_record);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
-  return participant;
+  return epoch_record;
 }
 
 }  // namespace epoch

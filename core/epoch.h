@@ -8,23 +8,23 @@
 #include <atomic>
 #include <cstdint>
 
-#include "core/remembered_blocks.h"
+#include "core/block_lookup_cache.h"
 
 namespace keel {
 
 namespace epoch {
 
 // Epoch record of one thread; reused by a new thread after its thread ends.
-struct alignas(64) Participant {
+struct alignas(64) EpochRecord {
   std::atomic<uint64_t> mark{0};  // epoch in which the thread's section began; 0: no section
   // The thread pointer, if the thread begins sections with plain stores. A section then takes about
   // 1 ns instead of 6, since reclaim_retired() has the kernel fence all threads (membarrier).
   std::atomic<const void*> thread{nullptr};
-  // The thread's lookup cache, stored here for look-ups that already hold the participant. The next
-  // thread that takes the participant inherits the cache.
-  RememberedBlocks* remembered = nullptr;  // not NULL once taken
+  // The thread's lookup cache, stored here for look-ups that already hold the epoch_record. The
+  // next thread that takes the epoch_record inherits the cache.
+  BlockLookupCache* remembered = nullptr;  // not NULL once taken
   std::atomic<const char*> call{nullptr};  // for InsideCall: the C function; NULL: in none
-  Participant* next = nullptr;
+  EpochRecord* next = nullptr;
   std::atomic<bool> taken{false};
   bool listed = false;  // guarded by |taken|
 };
@@ -32,12 +32,12 @@ struct alignas(64) Participant {
 // Advances with every retired object; begins at 1.
 inline constinit std::atomic<uint64_t> g_epoch{1};
 
-// A thread finds its participant through its thread pointer, a register, and not as thread-local
+// A thread finds its epoch_record through its thread pointer, a register, and not as thread-local
 // memory: in a libkeel that is loaded late, thread-local memory costs a call of 20 instructions or
 // is not available (docs/decisions/018). If several threads map to one slot, the first owns the
 // slot.
 constexpr uint32_t kSeatBits = 10;
-inline constinit std::array<Participant, 1 << kSeatBits> g_seats{};
+inline constinit std::array<EpochRecord, 1 << kSeatBits> g_seats{};
 
 inline const void* thread_pointer() {
 #if defined(__x86_64__)
@@ -48,41 +48,42 @@ inline const void* thread_pointer() {
   return __builtin_thread_pointer();
 #endif
 }
-inline Participant& seat_of(const void* thread) {
+inline EpochRecord& seat_of(const void* thread) {
   const auto page = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(thread) >> 12);
   return g_seats[page * 0x9e3779b1u >> (32 - kSeatBits)];
 }
-// The calling thread's participant; NULL before the thread's first section, if another thread owns
+// The calling thread's epoch_record; NULL before the thread's first section, if another thread owns
 // the slot, or if the kernel does not fence.
-inline Participant* seated() {
+inline EpochRecord* seated() {
   const void* self = thread_pointer();
-  Participant& seat = seat_of(self);
+  EpochRecord& seat = seat_of(self);
   return seat.thread.load(std::memory_order_relaxed) == self ? &seat : nullptr;
 }
 
-inline void begin(Participant& participant) {
-  participant.mark.store(g_epoch.load(std::memory_order_acquire), std::memory_order_release);
+inline void begin(EpochRecord& epoch_record) {
+  epoch_record.mark.store(g_epoch.load(std::memory_order_acquire), std::memory_order_release);
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 // Begins a section for a thread without a slot. NULL if the thread is already in a section.
-Participant* begin_slowly();
-// The calling thread's participant, with or without a slot. NULL before the thread's first section.
-Participant* registered_slowly() noexcept;
-// Like registered_slowly(), but creates the participant before the first section. Throws
+EpochRecord* begin_slowly();
+// The calling thread's epoch_record, with or without a slot. NULL before the thread's first
+// section.
+EpochRecord* registered_slowly() noexcept;
+// Like registered_slowly(), but creates the epoch_record before the first section. Throws
 // std::bad_alloc.
-Participant& register_calling_thread();
-// The participants of all threads, including ended threads, linked by |next|.
-Participant* first_participant() noexcept;
+EpochRecord& register_calling_thread();
+// The epoch_records of all threads, including ended threads, linked by |next|.
+EpochRecord* first_epoch_record() noexcept;
 // Full memory fence on all threads of the process that mark sections with plain stores.
 void fence_all_threads() noexcept;
-inline Participant* registered() noexcept {
-  Participant* participant = seated();
-  return participant != nullptr ? participant : registered_slowly();
+inline EpochRecord* registered() noexcept {
+  EpochRecord* epoch_record = seated();
+  return epoch_record != nullptr ? epoch_record : registered_slowly();
 }
 // The calling thread's lookup cache for memory.
-inline const RememberedBlocks& notes() noexcept {
-  const Participant* participant = registered();
-  return participant != nullptr ? *participant->remembered : RememberedBlocks::nothing();
+inline const BlockLookupCache& notes() noexcept {
+  const EpochRecord* epoch_record = registered();
+  return epoch_record != nullptr ? *epoch_record->remembered : BlockLookupCache::nothing();
 }
 
 }  // namespace epoch
@@ -94,12 +95,12 @@ inline const RememberedBlocks& notes() noexcept {
 class EpochSection {
  public:
   EpochSection() {
-    epoch::Participant* participant = epoch::seated();
-    if (participant == nullptr) [[unlikely]] {
-      participant_ = epoch::begin_slowly();
-    } else if (participant->mark.load(std::memory_order_relaxed) == 0) {
-      participant_ = participant;
-      epoch::begin(*participant);
+    epoch::EpochRecord* epoch_record = epoch::seated();
+    if (epoch_record == nullptr) [[unlikely]] {
+      epoch_record_ = epoch::begin_slowly();
+    } else if (epoch_record->mark.load(std::memory_order_relaxed) == 0) {
+      epoch_record_ = epoch_record;
+      epoch::begin(*epoch_record);
     }
   }
   ~EpochSection() { leave(); }
@@ -108,32 +109,32 @@ class EpochSection {
 
   // Ends the section before the end of the scope.
   void leave() {
-    if (participant_ == nullptr) return;
-    participant_->mark.store(0, std::memory_order_release);
-    participant_ = nullptr;
+    if (epoch_record_ == nullptr) return;
+    epoch_record_->mark.store(0, std::memory_order_release);
+    epoch_record_ = nullptr;
   }
 
  private:
-  epoch::Participant* participant_ = nullptr;  // NULL: nested in another section
+  epoch::EpochRecord* epoch_record_ = nullptr;  // NULL: nested in another section
 };
 
 // Section for the fast path: requires that who() is not NULL. If who() is NULL, the caller uses an
 // EpochSection.
 class ShortEpochSection {
  public:
-  static epoch::Participant* who() {
-    epoch::Participant* participant = epoch::seated();
-    return participant != nullptr && participant->mark.load(std::memory_order_relaxed) == 0
-               ? participant
+  static epoch::EpochRecord* who() {
+    epoch::EpochRecord* epoch_record = epoch::seated();
+    return epoch_record != nullptr && epoch_record->mark.load(std::memory_order_relaxed) == 0
+               ? epoch_record
                : nullptr;
   }
-  explicit ShortEpochSection(epoch::Participant& who) : participant_(who) { epoch::begin(who); }
-  ~ShortEpochSection() { participant_.mark.store(0, std::memory_order_release); }
+  explicit ShortEpochSection(epoch::EpochRecord& who) : epoch_record_(who) { epoch::begin(who); }
+  ~ShortEpochSection() { epoch_record_.mark.store(0, std::memory_order_release); }
   ShortEpochSection(const ShortEpochSection&) = delete;
   ShortEpochSection& operator=(const ShortEpochSection&) = delete;
 
  private:
-  epoch::Participant& participant_;
+  epoch::EpochRecord& epoch_record_;
 };
 
 // Intrusive link of an object that waits for reclamation, so that retiring allocates nothing.

@@ -48,7 +48,7 @@ TEST(EpochTest, AShortSectionHoldsBackToo) {
   std::thread([] {
     EXPECT_EQ(ShortEpochSection::who(), nullptr) << "its first one is a long one";
     { EpochSection first; }
-    epoch::Participant* who = ShortEpochSection::who();
+    epoch::EpochRecord* who = ShortEpochSection::who();
     if (who == nullptr) GTEST_SKIP() << "the kernel does not fence";
     bool reclaimed = false;
     Node node(&reclaimed);
@@ -70,7 +70,7 @@ TEST(EpochTest, AShortSectionHoldsBackToo) {
 // does own it.
 TEST(EpochTest, AThreadWithoutASeatHasSections) {
   std::thread([] {
-    epoch::Participant& seat = epoch::seat_of(epoch::thread_pointer());
+    epoch::EpochRecord& seat = epoch::seat_of(epoch::thread_pointer());
     const bool was_taken = seat.taken.exchange(true);
     bool reclaimed = false;
     Node node(&reclaimed);
@@ -92,7 +92,7 @@ TEST(EpochTest, AThreadWithoutASeatHasSections) {
 }
 
 // An object read by many short-lived threads stays alive until every thread has left its section;
-// participants are reused.
+// epoch_records are reused.
 TEST(EpochTest, ThreadsComeAndGo) {
   for (int round = 0; round < 50; ++round) {
     bool reclaimed = false;
@@ -120,7 +120,7 @@ TEST(EpochTest, ThreadsComeAndGo) {
   }
 }
 
-// Another library's thread-exit code may run after Keel has released the thread's participant.
+// Another library's thread-exit code may run after Keel has released the thread's epoch_record.
 TEST(EpochTest, ASectionMayBeginWhileItsThreadEnds) {
   bool done = false;
   pthread_key_t key = 0;

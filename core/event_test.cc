@@ -31,7 +31,7 @@ TEST_P(EventTest, NeverRecordedCountsAsDone) {
   EXPECT_KEEL_OK(keel_event_wait(event, 0));
   const keel_stream stream = new_stream(device_);
   EXPECT_KEEL_OK(keel_stream_wait_event(stream, event));
-  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
 }
 
 TEST_P(EventTest, ReRecordedWaitsKeepTheEarlierPoint) {
@@ -42,19 +42,19 @@ TEST_P(EventTest, ReRecordedWaitsKeepTheEarlierPoint) {
   ASSERT_KEEL_OK(keel_stream_wait_event(waiter, event));
   ASSERT_KEEL_OK(keel_stream_wait_gate(late, gate_));
   ASSERT_KEEL_OK(keel_event_record(event, late));
-  EXPECT_KEEL_OK(keel_stream_synchronize(waiter, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(waiter, kTestTimeout));
   EXPECT_EQ(keel_event_query(event), KEEL_NOT_READY);
   ASSERT_KEEL_OK(keel_gate_open(gate_, KEEL_OK, nullptr));
-  EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
+  EXPECT_KEEL_OK(keel_event_wait(event, kTestTimeout));
 }
 
 TEST_P(EventTest, OutlivesItsStream) {
   const keel_stream stream = new_stream(device_);
   const keel_event event = record(stream);
   ASSERT_KEEL_OK(keel_stream_destroy(stream));
-  EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
+  EXPECT_KEEL_OK(keel_event_wait(event, kTestTimeout));
   // The device does not report the rest of the destroyed stream as a failure.
-  EXPECT_KEEL_OK(keel_device_synchronize(device_, kPatience));
+  EXPECT_KEEL_OK(keel_device_synchronize(device_, kTestTimeout));
 }
 
 TEST_P(EventTest, WaitingForAnOwnEventOrdersNothing) {
@@ -63,7 +63,7 @@ TEST_P(EventTest, WaitingForAnOwnEventOrdersNothing) {
   ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate_));
   ASSERT_KEEL_OK(keel_stream_wait_event(stream, record(stream)));
   ASSERT_KEEL_OK(keel_gate_open(gate_, KEEL_OK, nullptr));
-  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
 }
 
 // Streams hand over to each other thousands of times while the host never waits.
@@ -83,8 +83,8 @@ TEST_P(EventTest, LongChainsOfHandOvers) {
     ASSERT_KEEL_OK(fill(from, memory, i, 1));
   }
   ASSERT_KEEL_OK(keel_gate_open(gate_, KEEL_OK, nullptr));
-  ASSERT_KEEL_OK(keel_stream_synchronize(a, kPatience));
-  ASSERT_KEEL_OK(keel_stream_synchronize(b, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(a, kTestTimeout));
+  ASSERT_KEEL_OK(keel_stream_synchronize(b, kTestTimeout));
   EXPECT_EQ(read(device_, memory, 1), std::vector<uint32_t>{kHandOvers});
 }
 
@@ -100,14 +100,14 @@ TEST_P(EventTest, ThreadsHammerOneStream) {
         EXPECT_KEEL_OK(fill(stream, static_cast<uint32_t*>(memory) + t, i, 1));
         EXPECT_KEEL_OK(keel_event_record(event, stream));
         if (i % 50 == 0) {
-          EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
+          EXPECT_KEEL_OK(keel_event_wait(event, kTestTimeout));
         }
       }
       EXPECT_KEEL_OK(keel_event_destroy(event));
     });
   }
   for (auto& thread : threads) thread.join();
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_EQ(read(device_, memory, 8), std::vector<uint32_t>(8, 200));
 }
 
@@ -122,12 +122,12 @@ TEST_P(EventTest, Elapsed) {
   ASSERT_KEEL_OK(keel_event_record(start, stream));
   ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate_));
   ASSERT_KEEL_OK(keel_event_record(end, stream));
-  ASSERT_KEEL_OK(keel_event_wait(start, kPatience));
+  ASSERT_KEEL_OK(keel_event_wait(start, kTestTimeout));
   EXPECT_EQ(keel_event_elapsed(start, end, &elapsed), KEEL_NOT_READY);
   ASSERT_KEEL_OK(keel_gate_open(gate_, KEEL_OK, nullptr));
-  ASSERT_KEEL_OK(keel_event_wait(end, kPatience));
+  ASSERT_KEEL_OK(keel_event_wait(end, kTestTimeout));
   EXPECT_KEEL_OK(keel_event_elapsed(start, end, &elapsed));
-  EXPECT_LT(elapsed, static_cast<uint64_t>(kPatience));
+  EXPECT_LT(elapsed, static_cast<uint64_t>(kTestTimeout));
   EXPECT_EQ(keel_event_elapsed(end, start, &elapsed), KEEL_INVALID_ARGUMENT) << "the wrong way";
   EXPECT_KEEL_OK(keel_event_elapsed(end, end, &elapsed));
   EXPECT_EQ(keel_event_elapsed(start, record(stream), &elapsed), KEEL_INVALID_ARGUMENT);
@@ -151,7 +151,7 @@ TEST_F(FakeEventTest, RecordsInFlightAreNotReused) {
     for (int i = 0; i < 100; ++i) ASSERT_KEEL_OK(keel_event_record(event, stream));
     EXPECT_EQ(keel_event_query(event), KEEL_NOT_READY);
   }
-  EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
+  EXPECT_KEEL_OK(keel_event_wait(event, kTestTimeout));
 }
 
 // Across plugin instances the host forwards the event.
@@ -170,7 +170,7 @@ TEST_F(FakeEventTest, OrdersStreamsOfDifferentBackends) {
       EXPECT_EQ(keel_stream_query(second), KEEL_NOT_READY);
       EXPECT_EQ(keel_stream_synchronize(second, 0), KEEL_TIMED_OUT);
     }
-    EXPECT_KEEL_OK(keel_stream_synchronize(second, kPatience));
+    EXPECT_KEEL_OK(keel_stream_synchronize(second, kTestTimeout));
     EXPECT_EQ(read(b, memory, 1), std::vector<uint32_t>{2});
   }
 }
@@ -185,10 +185,10 @@ class LoggedLine {
   LoggedLine(const LoggedLine&) = delete;
   LoggedLine& operator=(const LoggedLine&) = delete;
 
-  // Empty if no such line was logged within kPatience.
+  // Empty if no such line was logged within kTestTimeout.
   std::string wait() {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::nanoseconds(kPatience), [&] { return !text_.empty(); });
+    changed_.wait_for(lock, std::chrono::nanoseconds(kTestTimeout), [&] { return !text_.empty(); });
     return text_;
   }
 
@@ -228,8 +228,8 @@ TEST_F(FakeEventTest, EventsWhoseNotificationIsLostAreFoundDone) {
     ASSERT_KEEL_OK(keel_copy(failing, a, alloc(a, 4), KEEL_HOST, &word, 4));
     ASSERT_KEEL_OK(keel_stream_wait_event(failed, record(failing)));
   }
-  EXPECT_KEEL_OK(keel_stream_synchronize(sink, kPatience));
-  EXPECT_EQ(keel_stream_synchronize(failed, kPatience), KEEL_DATA_LOSS);
+  EXPECT_KEEL_OK(keel_stream_synchronize(sink, kTestTimeout));
+  EXPECT_EQ(keel_stream_synchronize(failed, kTestTimeout), KEEL_DATA_LOSS);
   EXPECT_NE(line.wait().find("fake:0: event_notify called back for"), std::string::npos)
       << line.wait();
 }
@@ -249,16 +249,16 @@ TEST_F(FakeEventTest, FailuresFollowTheEdgesOfOneBackend) {
     ASSERT_KEEL_OK(keel_stream_wait_event(sink, record(middle)));
     outlives = record(sink);
   }
-  EXPECT_EQ(keel_stream_synchronize(sink, kPatience), KEEL_DATA_LOSS);
-  EXPECT_EQ(keel_stream_synchronize(sink, kPatience), KEEL_DATA_LOSS) << "it sticks";
-  EXPECT_EQ(keel_stream_synchronize(middle, kPatience), KEEL_DATA_LOSS);
-  EXPECT_EQ(keel_stream_synchronize(source, kPatience), KEEL_DATA_LOSS);
+  EXPECT_EQ(keel_stream_synchronize(sink, kTestTimeout), KEEL_DATA_LOSS);
+  EXPECT_EQ(keel_stream_synchronize(sink, kTestTimeout), KEEL_DATA_LOSS) << "it sticks";
+  EXPECT_EQ(keel_stream_synchronize(middle, kTestTimeout), KEEL_DATA_LOSS);
+  EXPECT_EQ(keel_stream_synchronize(source, kTestTimeout), KEEL_DATA_LOSS);
   for (keel_stream stream : {source, middle, sink}) {
-    ASSERT_KEEL_OK(keel_stream_recover(stream, kPatience));
-    EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    ASSERT_KEEL_OK(keel_stream_recover(stream, kTestTimeout));
+    EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   }
-  EXPECT_EQ(keel_event_wait(outlives, kPatience), KEEL_DATA_LOSS);
-  EXPECT_KEEL_OK(keel_stream_synchronize(sink, kPatience)) << "the past failed it again";
+  EXPECT_EQ(keel_event_wait(outlives, kTestTimeout), KEEL_DATA_LOSS);
+  EXPECT_KEEL_OK(keel_stream_synchronize(sink, kTestTimeout)) << "the past failed it again";
 }
 
 // The wait and the record were held; their order in the stream follows the calls.
@@ -278,7 +278,7 @@ TEST_F(FakeEventTest, FailuresFollowEdgesThatWereHeld) {
   for (int i = 0; i < 10; ++i) ASSERT_KEEL_OK(fill(sink, memory, 1, 1));
   ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
   delete pause;
-  EXPECT_EQ(keel_event_wait(event, kPatience), KEEL_DATA_LOSS);
+  EXPECT_EQ(keel_event_wait(event, kTestTimeout), KEEL_DATA_LOSS);
 }
 
 TEST_F(FakeEventTest, RecordsBeforeARecoveryKeepTheirFailure) {
@@ -293,12 +293,12 @@ TEST_F(FakeEventTest, RecordsBeforeARecoveryKeepTheirFailure) {
   ASSERT_KEEL_OK(keel_stream_wait_event(sink, native));
   const keel_event inherited = record(sink);
   delete pause;
-  ASSERT_KEEL_OK(keel_stream_recover(source, kPatience));
-  ASSERT_KEEL_OK(keel_stream_recover(sink, kPatience));
+  ASSERT_KEEL_OK(keel_stream_recover(source, kTestTimeout));
+  ASSERT_KEEL_OK(keel_stream_recover(sink, kTestTimeout));
   EXPECT_EQ(keel_event_query(inherited), KEEL_DATA_LOSS);
   EXPECT_EQ(keel_event_query(native), KEEL_DATA_LOSS);
-  EXPECT_KEEL_OK(keel_stream_synchronize(source, kPatience));
-  EXPECT_KEEL_OK(keel_stream_synchronize(sink, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(source, kTestTimeout));
+  EXPECT_KEEL_OK(keel_stream_synchronize(sink, kTestTimeout));
 }
 
 TEST_F(FakeEventTest, FailuresCrossBackendsAndOutliveTheStream) {
@@ -312,9 +312,9 @@ TEST_F(FakeEventTest, FailuresCrossBackendsAndOutliveTheStream) {
   ASSERT_KEEL_OK(keel_stream_wait_event(sink, record(source)));
   const keel_event event = record(sink);
   delete pause;
-  EXPECT_EQ(keel_event_wait(event, kPatience), KEEL_DATA_LOSS);
+  EXPECT_EQ(keel_event_wait(event, kTestTimeout), KEEL_DATA_LOSS);
   EXPECT_KEEL_OK(keel_stream_destroy(source));
-  EXPECT_EQ(keel_stream_synchronize(sink, kPatience), KEEL_DATA_LOSS);
+  EXPECT_EQ(keel_stream_synchronize(sink, kTestTimeout), KEEL_DATA_LOSS);
 }
 
 TEST_F(FakeEventTest, ALostDeviceStaysLost) {
@@ -323,8 +323,8 @@ TEST_F(FakeEventTest, ALostDeviceStaysLost) {
   uint32_t word = 0;
   void* memory = alloc(device, 4);
   ASSERT_KEEL_OK(keel_copy(stream, device, memory, KEEL_HOST, &word, 4));
-  EXPECT_EQ(keel_stream_synchronize(stream, kPatience), KEEL_DEVICE_LOST);
-  EXPECT_EQ(keel_stream_recover(stream, kPatience), KEEL_DEVICE_LOST);
+  EXPECT_EQ(keel_stream_synchronize(stream, kTestTimeout), KEEL_DEVICE_LOST);
+  EXPECT_EQ(keel_stream_recover(stream, kTestTimeout), KEEL_DEVICE_LOST);
   keel_stream another = {};
   EXPECT_EQ(keel_stream_create(device, 0, &another), KEEL_DEVICE_LOST);
   EXPECT_EQ(keel_alloc(device, KEEL_MEMORY_DEVICE, 4, &memory), KEEL_DEVICE_LOST);

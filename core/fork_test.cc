@@ -80,7 +80,7 @@ class ForkTest : public KeelTest {
         KEEL_CALL(keel_device_memory_info(device_, &number_, &number_)),
         KEEL_CALL(keel_device_health_get(device_, &health_)),
         KEEL_CALL(keel_device_native_handle(device_, 0, &pointer_)),
-        KEEL_CALL(keel_device_synchronize(device_, kPatience)),
+        KEEL_CALL(keel_device_synchronize(device_, kTestTimeout)),
         KEEL_CALL(keel_device_chip(device_, &index_)),
         KEEL_CALL(keel_module_load(device_, KEEL_BINARY_VENDOR, "kernels", 7, &module_)),
         KEEL_CALL(keel_module_unload(module_)),
@@ -113,13 +113,13 @@ class ForkTest : public KeelTest {
         KEEL_CALL(keel_stream_wrap(device_, nullptr, &new_stream_)),
         KEEL_CALL(keel_stream_unwrap(stream_, &pointer_)),
         KEEL_CALL(keel_stream_query(stream_)),
-        KEEL_CALL(keel_stream_synchronize(stream_, kPatience)),
-        KEEL_CALL(keel_stream_recover(stream_, kPatience)),
+        KEEL_CALL(keel_stream_synchronize(stream_, kTestTimeout)),
+        KEEL_CALL(keel_stream_recover(stream_, kTestTimeout)),
         KEEL_CALL(keel_event_create(0, &new_event_)),
         KEEL_CALL(keel_event_destroy(event_)),
         KEEL_CALL(keel_event_record(event_, stream_)),
         KEEL_CALL(keel_event_query(event_)),
-        KEEL_CALL(keel_event_wait(event_, kPatience)),
+        KEEL_CALL(keel_event_wait(event_, kTestTimeout)),
         KEEL_CALL(keel_event_elapsed(event_, event_, &number_)),
         KEEL_CALL(keel_stream_wait_event(stream_, event_)),
         KEEL_CALL(keel_gate_create(&new_gate_)),
@@ -147,11 +147,11 @@ class ForkTest : public KeelTest {
         KEEL_CALL(keel_comm_init_env(device_, nullptr, &new_comm_)),
         KEEL_CALL(keel_comm_split(comm_, 0, 0, nullptr, &new_comm_)),
         KEEL_CALL(keel_comm_duplicate(comm_, nullptr, &new_comm_)),
-        KEEL_CALL(keel_comm_finalize(comm_, kPatience)),
+        KEEL_CALL(keel_comm_finalize(comm_, kTestTimeout)),
         KEEL_CALL(keel_comm_abort(comm_)),
         KEEL_CALL(keel_comm_destroy(comm_)),
         KEEL_CALL(keel_comm_rank(comm_, &index_, &index_)),
-        KEEL_CALL(keel_comm_timeout_set(comm_, kPatience)),
+        KEEL_CALL(keel_comm_timeout_set(comm_, kTestTimeout)),
         KEEL_CALL(keel_comm_async_error(comm_)),
         KEEL_CALL(keel_comm_explain(comm_, text_, &number_)),
         KEEL_CALL(keel_comm_stats_get(comm_, &comm_stats_)),
@@ -262,7 +262,7 @@ TEST_F(ForkTest, TheChildIsRefusedAndTheParentUnharmed) {
   void* const there = static_cast<char*>(memory_) + kBytes / 2;
   ASSERT_KEEL_OK(fill(stream_, memory_, 7, kCount));
   ASSERT_KEEL_OK(keel_all_reduce(comm_, memory_, there, kCount, KEEL_UINT32, KEEL_SUM, stream_));
-  EXPECT_KEEL_OK(keel_stream_synchronize(stream_, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream_, kTestTimeout));
   EXPECT_EQ(read(device_, there, kCount), std::vector<uint32_t>(kCount, 7));
 }
 

@@ -6,7 +6,7 @@
 
 namespace keel {
 
-Gate::Gate(const char* name, Ref<GateKeeper> keeper)
+Gate::Gate(const char* name, Ref<GateOwner> keeper)
     : name_(name),
       serial_(observers::next_serial()),
       is_kept_(keeper),
@@ -17,7 +17,7 @@ Gate::~Gate() {
 }
 
 bool Gate::open(const Status& status, WakeList& wake) {
-  Ref<GateKeeper> keeper;  // destroyed after the lock is released
+  Ref<GateOwner> keeper;  // destroyed after the lock is released
   std::lock_guard lock(mutex_);
   if (open_) return false;
   keeper = std::move(keeper_);
@@ -30,7 +30,7 @@ bool Gate::open(const Status& status, WakeList& wake) {
 }
 
 void Gate::help(const Deadline& deadline) {
-  Ref<GateKeeper> keeper;
+  Ref<GateOwner> keeper;
   {
     std::lock_guard lock(mutex_);
     keeper = keeper_;

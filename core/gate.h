@@ -20,7 +20,7 @@ class Gate;
 // Until the gate opens, the owner may access memory that the work before the gate has prepared. A
 // thread that returns this memory to the user, on a stream that has dropped the gate, therefore
 // still waits for the owner.
-class GateKeeper : public RefCounted {
+class GateOwner : public RefCounted {
  public:
   // Performs, on the calling thread, the work due before |gate| opens. Returns at once if another
   // thread is already doing the work, or if the work might take longer than until |deadline|.
@@ -35,7 +35,7 @@ class Gate final : public RefCounted {
   // |name|, a static string: the reason that observers see for held streams.
   // |keeper|: the gate owner, or empty. The gate holds the reference until it opens; the owner must
   // open it.
-  explicit Gate(const char* name = "gate", Ref<GateKeeper> keeper = {});
+  explicit Gate(const char* name = "gate", Ref<GateOwner> keeper = {});
   ~Gate() override;
 
   const char* name() const { return name_; }
@@ -63,7 +63,7 @@ class Gate final : public RefCounted {
   std::mutex mutex_;
   std::condition_variable opened_;
   std::atomic<bool> open_{false};
-  Ref<GateKeeper> keeper_;
+  Ref<GateOwner> keeper_;
   Status status_;
   WakeList waiters_;
 };

@@ -30,7 +30,7 @@ TEST_P(GateTest, HoldsWorkWithItsArgumentsCopied) {
   EXPECT_EQ(keel_stream_query(stream), KEEL_NOT_READY);
   EXPECT_EQ(read(device_, memory, 4), std::vector<uint32_t>(4, 1));
   ASSERT_KEEL_OK(keel_gate_open(gate_, KEEL_OK, nullptr));
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_EQ(read(device_, memory, 4), std::vector<uint32_t>(4, 7));
 }
 
@@ -39,7 +39,7 @@ TEST_P(GateTest, OpensOnce) {
   EXPECT_EQ(keel_gate_open(gate_, KEEL_OK, nullptr), KEEL_FAILED_PRECONDITION);
   const keel_stream stream = new_stream(device_);
   ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate_));
-  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
 }
 
 TEST_P(GateTest, DeadlineOfAWaitLosesNothing) {
@@ -52,7 +52,7 @@ TEST_P(GateTest, DeadlineOfAWaitLosesNothing) {
   EXPECT_EQ(keel_event_wait(event, 0), KEEL_TIMED_OUT);
   EXPECT_EQ(keel_device_synchronize(device_, 0), KEEL_TIMED_OUT);
   ASSERT_KEEL_OK(keel_gate_open(gate_, KEEL_OK, nullptr));
-  EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
+  EXPECT_KEEL_OK(keel_event_wait(event, kTestTimeout));
   EXPECT_EQ(read(device_, memory, 1), std::vector<uint32_t>{2});
 }
 
@@ -70,22 +70,22 @@ TEST_P(GateTest, OpenedWithAFailurePoisonsAllThatDepends) {
   ASSERT_KEEL_OK(keel_stream_wait_event(far, next));
   ASSERT_KEEL_OK(keel_gate_open(gate_, KEEL_RANK_FAILED, "rank 3 went away"));
   for (keel_stream failed : {far, dependent, stream}) {
-    EXPECT_EQ(keel_stream_synchronize(failed, kPatience), KEEL_RANK_FAILED);
+    EXPECT_EQ(keel_stream_synchronize(failed, kTestTimeout), KEEL_RANK_FAILED);
     EXPECT_NE(std::string(keel_last_error()).find("rank 3 went away"), std::string::npos);
     EXPECT_EQ(keel_stream_query(failed), KEEL_RANK_FAILED);
   }
-  EXPECT_EQ(keel_event_wait(event, kPatience), KEEL_RANK_FAILED);
+  EXPECT_EQ(keel_event_wait(event, kTestTimeout), KEEL_RANK_FAILED);
   EXPECT_EQ(keel_event_query(next), KEEL_RANK_FAILED);
   EXPECT_EQ(fill(dependent, memory, 3, 1), KEEL_RANK_FAILED);
-  EXPECT_KEEL_OK(keel_stream_synchronize(bystander, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(bystander, kTestTimeout));
   EXPECT_EQ(read(device_, memory, 1), std::vector<uint32_t>{1}) << "dropped work ran";
   for (keel_stream failed : {stream, dependent, far}) {
-    EXPECT_KEEL_OK(keel_stream_recover(failed, kPatience));
-    EXPECT_KEEL_OK(keel_stream_synchronize(failed, kPatience));
+    EXPECT_KEEL_OK(keel_stream_recover(failed, kTestTimeout));
+    EXPECT_KEEL_OK(keel_stream_synchronize(failed, kTestTimeout));
   }
   EXPECT_EQ(keel_event_query(event), KEEL_RANK_FAILED) << "the past does not recover";
   ASSERT_KEEL_OK(fill(dependent, memory, 4, 1));
-  EXPECT_KEEL_OK(keel_stream_synchronize(dependent, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(dependent, kTestTimeout));
   EXPECT_EQ(read(device_, memory, 1), std::vector<uint32_t>{4});
 }
 
@@ -93,7 +93,7 @@ TEST_P(GateTest, DestroyedClosedItCancels) {
   const keel_stream stream = new_stream(device_);
   ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate_));
   ASSERT_KEEL_OK(keel_gate_destroy(gate_));
-  EXPECT_EQ(keel_stream_synchronize(stream, kPatience), KEEL_CANCELLED);
+  EXPECT_EQ(keel_stream_synchronize(stream, kTestTimeout), KEEL_CANCELLED);
   EXPECT_EQ(keel_gate_open(gate_, KEEL_OK, nullptr), KEEL_INVALID_HANDLE);
 }
 
@@ -135,7 +135,7 @@ TEST_P(GateTest, AThousandOperationsOpenedInRandomOrder) {
   }
   for (auto& opener : openers) opener.join();
   for (uint32_t s = 0; s < kStreams; ++s) {
-    ASSERT_KEEL_OK(keel_stream_synchronize(streams[s], kPatience));
+    ASSERT_KEEL_OK(keel_stream_synchronize(streams[s], kTestTimeout));
     std::vector<uint32_t> expected(steps[s]);
     std::iota(expected.begin(), expected.end(), 1);
     EXPECT_EQ(read(device_, logs[s], steps[s]), expected);
@@ -151,8 +151,8 @@ TEST_P(GateTest, DestroyingAStreamCancelsWhatItHolds) {
   const keel_event event = record(stream);
   ASSERT_KEEL_OK(keel_stream_wait_event(dependent, event));
   EXPECT_KEEL_OK(keel_stream_destroy(stream));
-  EXPECT_EQ(keel_event_wait(event, kPatience), KEEL_CANCELLED);
-  EXPECT_EQ(keel_stream_synchronize(dependent, kPatience), KEEL_CANCELLED);
+  EXPECT_EQ(keel_event_wait(event, kTestTimeout), KEEL_CANCELLED);
+  EXPECT_EQ(keel_stream_synchronize(dependent, kTestTimeout), KEEL_CANCELLED);
   EXPECT_KEEL_OK(keel_gate_open(gate_, KEEL_OK, nullptr));
   EXPECT_EQ(read(device_, memory, 1), std::vector<uint32_t>{1});
 }

@@ -117,7 +117,7 @@ TEST_P(HandleRaceTest, UseAndDestructionAtOnce) {
   // A wait behind a destroyed gate fails its stream; the last gates and streams still end.
   for (auto& gate : gates) EXPECT_KEEL_OK(keel_gate_destroy({gate}));
   for (auto& stream : streams) {
-    const keel_status status = keel_stream_synchronize({stream}, kPatience);
+    const keel_status status = keel_stream_synchronize({stream}, kTestTimeout);
     EXPECT_TRUE(is_expected(status)) << keel_status_name(status);
     EXPECT_KEEL_OK(keel_stream_destroy({stream}));
   }
@@ -187,13 +187,13 @@ TEST_P(HandleRaceTest, ABlockedWaiterDelaysNoDestruction) {
   std::thread waiter([&] {
     started = true;
     started.notify_all();
-    EXPECT_KEEL_OK(keel_stream_synchronize(blocked, kPatience));
+    EXPECT_KEEL_OK(keel_stream_synchronize(blocked, kTestTimeout));
   });
   started.wait(false);
   for (int i = 0; i < 100; ++i) {
     const keel_stream stream = new_stream(device_);
     const keel_event event = record(stream);
-    EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
+    EXPECT_KEEL_OK(keel_event_wait(event, kTestTimeout));
     EXPECT_KEEL_OK(keel_event_destroy(event));
     EXPECT_KEEL_OK(keel_stream_destroy(stream));
   }

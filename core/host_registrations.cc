@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/host_registrations.h"
 
-#include "core/remembered_ranges.h"
+#include "core/range_lookup_cache.h"
 
 namespace keel {
 
@@ -11,7 +11,7 @@ std::atomic<uint64_t> g_states{0};
 
 // Ranges of the caller's memory with the same address on a device, valid while the device's
 // registrations are in the remembered state.
-thread_local constinit RememberedRanges t_remembered;
+thread_local constinit RangeLookupCache t_remembered;
 
 bool holds(uintptr_t begin, uint64_t range, uintptr_t address, uint64_t size) {
   const uint64_t offset = address - begin;

@@ -12,16 +12,16 @@ namespace {
 
 thread_local constinit uint32_t t_callbacks = 0;
 
-bool is_inside(const epoch::Participant& participant) {
-  return participant.call.load(std::memory_order_seq_cst) != nullptr ||
-         participant.mark.load(std::memory_order_seq_cst) != 0;
+bool is_inside(const epoch::EpochRecord& epoch_record) {
+  return epoch_record.call.load(std::memory_order_seq_cst) != nullptr ||
+         epoch_record.mark.load(std::memory_order_seq_cst) != 0;
 }
 
-// Returns whether |participant| was seen outside by |deadline|. One sighting is enough: later calls
-// are refused.
-bool await_one(const epoch::Participant& participant, const Deadline& deadline) {
+// Returns whether |epoch_record| was seen outside by |deadline|. One sighting is enough: later
+// calls are refused.
+bool await_one(const epoch::EpochRecord& epoch_record, const Deadline& deadline) {
   auto pause = std::chrono::microseconds(20);
-  while (is_inside(participant)) {
+  while (is_inside(epoch_record)) {
     if (deadline.passed()) return false;
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, std::chrono::microseconds(1000));
@@ -31,17 +31,17 @@ bool await_one(const epoch::Participant& participant, const Deadline& deadline) 
 
 }  // namespace
 
-epoch::Participant* InsideCall::enter_slowly(const char* name) {
-  epoch::Participant& participant = epoch::register_calling_thread();
-  if (participant.call.load(std::memory_order_relaxed) != nullptr) return nullptr;
+epoch::EpochRecord* InsideCall::enter_slowly(const char* name) {
+  epoch::EpochRecord& epoch_record = epoch::register_calling_thread();
+  if (epoch_record.call.load(std::memory_order_relaxed) != nullptr) return nullptr;
 #if defined(__SANITIZE_THREAD__)
   // ThreadSanitizer does not model fences.
-  participant.call.exchange(name, std::memory_order_seq_cst);
+  epoch_record.call.exchange(name, std::memory_order_seq_cst);
 #else
-  participant.call.store(name, std::memory_order_release);
+  epoch_record.call.store(name, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
-  return &participant;
+  return &epoch_record;
 }
 
 UserCallback::UserCallback() {
@@ -52,8 +52,8 @@ UserCallback::~UserCallback() {
 }
 
 bool insiders::is_inside() noexcept {
-  const epoch::Participant* const participant = epoch::registered();
-  return participant != nullptr && keel::is_inside(*participant);
+  const epoch::EpochRecord* const epoch_record = epoch::registered();
+  return epoch_record != nullptr && keel::is_inside(*epoch_record);
 }
 
 bool insiders::is_in_callback() noexcept {
@@ -68,7 +68,7 @@ Status insiders::await(const Deadline& deadline) {
   epoch::fence_all_threads();
   uint32_t count = 0;
   std::string names;
-  for (const epoch::Participant* each = epoch::first_participant(); each != nullptr;
+  for (const epoch::EpochRecord* each = epoch::first_epoch_record(); each != nullptr;
        each = each->next) {
     if (await_one(*each, deadline)) continue;
     const char* const name = each->call.load(std::memory_order_relaxed);

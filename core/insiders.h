@@ -23,25 +23,25 @@ class InsideCall {
   // Stores |name|, a static string for keel_shutdown's report of unfinished calls. Throws
   // std::bad_alloc.
   explicit InsideCall(const char* name) {
-    epoch::Participant* const participant = epoch::seated();
-    if (participant == nullptr) [[unlikely]] {
-      participant_ = enter_slowly(name);
-    } else if (participant->call.load(std::memory_order_relaxed) == nullptr) {
-      participant_ = participant;
-      participant->call.store(name, std::memory_order_release);
+    epoch::EpochRecord* const epoch_record = epoch::seated();
+    if (epoch_record == nullptr) [[unlikely]] {
+      epoch_record_ = enter_slowly(name);
+    } else if (epoch_record->call.load(std::memory_order_relaxed) == nullptr) {
+      epoch_record_ = epoch_record;
+      epoch_record->call.store(name, std::memory_order_release);
       std::atomic_signal_fence(std::memory_order_seq_cst);
     }
   }
   ~InsideCall() {
-    if (participant_ != nullptr) participant_->call.store(nullptr, std::memory_order_release);
+    if (epoch_record_ != nullptr) epoch_record_->call.store(nullptr, std::memory_order_release);
   }
   InsideCall(const InsideCall&) = delete;
   InsideCall& operator=(const InsideCall&) = delete;
 
  private:
-  static epoch::Participant* enter_slowly(const char* name);
+  static epoch::EpochRecord* enter_slowly(const char* name);
 
-  epoch::Participant* participant_ = nullptr;  // NULL: nested in another call
+  epoch::EpochRecord* epoch_record_ = nullptr;  // NULL: nested in another call
 };
 
 // While alive, marks the calling thread, the user's or Keel's own, as inside a user function that

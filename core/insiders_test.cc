@@ -197,7 +197,7 @@ TEST_P(InsidersTest, WaitsForAGateOrARankEnd) {
        }},
       {"keel_comm_init_env before rank 0 serves",
        [&]() -> Call {
-         setenv("KEEL_MEETING", ("insiders_test-" + std::to_string(getpid())).c_str(), 1);
+         setenv("KEEL_BOOTSTRAP", ("insiders_test-" + std::to_string(getpid())).c_str(), 1);
          setenv("KEEL_RANK", "1", 1);
          setenv("KEEL_WORLD", "2", 1);
          setenv("KEEL_LOCAL_RANK", "1", 1);
@@ -208,7 +208,7 @@ TEST_P(InsidersTest, WaitsForAGateOrARankEnd) {
   expect_ended(
       waits, [this] { begin(); }, [] {});
   for (const char* name :
-       {"KEEL_MEETING", "KEEL_RANK", "KEEL_WORLD", "KEEL_LOCAL_RANK", "KEEL_LOCAL_WORLD"}) {
+       {"KEEL_BOOTSTRAP", "KEEL_RANK", "KEEL_WORLD", "KEEL_LOCAL_RANK", "KEEL_LOCAL_WORLD"}) {
     unsetenv(name);
   }
 }
@@ -299,7 +299,7 @@ TEST_P(InsidersTest, ShutdownWithinACallbackIsRefused) {
   ASSERT_KEEL_OK(keel_profiler_set(&blocking.profiler));
   fill();
   EXPECT_EQ(blocking.ended, KEEL_FAILED_PRECONDITION);
-  EXPECT_KEEL_OK(keel_stream_synchronize(streams_[0], kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(streams_[0], kTestTimeout));
   // The shutdown itself logs the remaining objects.
   keel_status within_log = KEEL_OK;
   const auto end_keel = [](void* user, keel_log_level, const char*) {

@@ -134,7 +134,7 @@ keel_status keel_module_load(keel_device device, keel_binary_format format, cons
     }
     Ref<keel::Device> found;
     KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
-    if (!found->claims(KEEL_CLAIM_KERNELS) || found->kernel_table() == nullptr) {
+    if (!found->has(KEEL_CAPABILITY_KERNELS) || found->kernel_table() == nullptr) {
       return failure(KEEL_UNSUPPORTED, "{} runs no kernels of the caller", found->name());
     }
     found->retired_modules().collect();
@@ -257,7 +257,7 @@ bool is_usual_launch(const keel_launch* launch) {
 }  // namespace
 
 keel_status keel_kernel_launch(keel_stream stream, keel_kernel kernel, const keel_launch* launch) {
-  const auto usual = [&](const keel::epoch::Participant&, keel_status* out_status) {
+  const auto usual = [&](const keel::epoch::EpochRecord&, keel_status* out_status) {
     Runtime& runtime = Runtime::opened();
     Stream* found = runtime.stream_handles().peek(stream.id);
     if (found == nullptr) return false;

@@ -128,7 +128,7 @@ TEST_F(KernelTest, RefusesLaunchesByName) {
   EXPECT_NE(std::string(keel_last_error()).find("fake:1"), std::string::npos);
   // The stream is unharmed.
   ASSERT_KEEL_OK(keel_kernel_launch(stream_, kernel_, &store.launch));
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream_, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream_, kTestTimeout));
   EXPECT_EQ(read(devices_[0], memory, 2), std::vector<uint32_t>(2, 2));
 }
 
@@ -138,7 +138,7 @@ TEST_F(KernelTest, RunsInItsPlace) {
   ASSERT_KEEL_OK(fill(stream_, memory, 4, 4));
   ASSERT_KEEL_OK(keel_kernel_launch(stream_, kernel_, &store.launch));
   ASSERT_KEEL_OK(fill(stream_, memory, 6, 1));
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream_, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream_, kTestTimeout));
   EXPECT_EQ(read(devices_[0], memory, 4), (std::vector<uint32_t>{6, 5, 5, 4}));
 }
 
@@ -158,7 +158,7 @@ TEST_F(KernelTest, HeldLaunchesKeepArgumentsAndModule) {
   expect_refused(keel_kernel_launch(stream_, kernel_, &late.launch), KEEL_INVALID_HANDLE, "kernel");
   EXPECT_EQ(read(devices_[0], memory, 2), std::vector<uint32_t>(2, 1));
   ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream_, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream_, kTestTimeout));
   EXPECT_EQ(read(devices_[0], memory, 2), std::vector<uint32_t>(2, 9));
   ASSERT_KEEL_OK(keel_gate_destroy(gate));
 }
@@ -172,7 +172,7 @@ TEST_F(KernelTest, AGateThatFailsLetsGoOfTheModule) {
   ASSERT_KEEL_OK(keel_kernel_launch(stream_, kernel_, &store.launch));
   ASSERT_KEEL_OK(keel_module_unload(module_));
   ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_ABORTED, "given up"));
-  EXPECT_EQ(keel_stream_synchronize(stream_, kPatience), KEEL_ABORTED);
+  EXPECT_EQ(keel_stream_synchronize(stream_, kTestTimeout), KEEL_ABORTED);
   EXPECT_EQ(keel_kernel_launch(stream_, kernel_, &store.launch), KEEL_INVALID_HANDLE);
   EXPECT_EQ(read(devices_[0], memory, 1), std::vector<uint32_t>{1});
   ASSERT_KEEL_OK(keel_gate_destroy(gate));
@@ -188,7 +188,7 @@ TEST_F(KernelTest, UnloadsOnlyWhatIsDone) {
     load_module(devices_[0]);  // collects retired modules, and must not unload this one
     expect_refused(keel_module_unload(module_), KEEL_INVALID_HANDLE, "module");
   }
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream_, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream_, kTestTimeout));
   load_module(devices_[0]);
   EXPECT_EQ(read(devices_[0], memory, 1), std::vector<uint32_t>{7});
 }  // the end of the test unloads the remaining two modules
@@ -208,7 +208,7 @@ TEST_F(KernelTest, ManyThreadsLoadLaunchAndUnload) {
         ASSERT_KEEL_OK(keel_kernel_launch(stream, kernel_, &store.launch));  // of all threads
         ASSERT_KEEL_OK(keel_module_unload(module));
       }
-      ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+      ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
       EXPECT_EQ(read(devices_[0], memory, 1), std::vector<uint32_t>{index * 100 + 49});
     });
   }

@@ -8,10 +8,10 @@
 
 #include "core/device.h"
 #include "core/epoch.h"
-#include "core/exact_memory.h"
-#include "core/host_pins.h"
 #include "core/log.h"
 #include "core/observer.h"
+#include "core/passthrough_allocator.h"
+#include "core/pinned_segment_cache.h"
 #include "core/runtime.h"
 #include "core/stream.h"
 
@@ -42,11 +42,11 @@ char* alias_of(const MemoryBlock& block) {
 
 // Caches nothing if the thread has made no call yet or memory has run out.
 void remember(uint64_t memory, const MemoryBlock& block, const void* pointer) noexcept {
-  epoch::Participant* thread = epoch::registered();
+  epoch::EpochRecord* thread = epoch::registered();
   if (thread == nullptr) return;
-  RememberedBlocks*& notes = thread->remembered;
-  if (notes == &RememberedBlocks::nothing()) {
-    RememberedBlocks* own = new (std::nothrow) RememberedBlocks;
+  BlockLookupCache*& notes = thread->remembered;
+  if (notes == &BlockLookupCache::nothing()) {
+    BlockLookupCache* own = new (std::nothrow) BlockLookupCache;
     if (own == nullptr) return;
     notes = own;
   }
@@ -129,8 +129,8 @@ Status Memory::make_request(keel_memory_kind kind, uint64_t size, Stream* stream
   if (kind > KEEL_MEMORY_MANAGED) {
     return failure(KEEL_INVALID_ARGUMENT, "kind {} is no kind of memory", kind);
   }
-  if ((kind == KEEL_MEMORY_PINNED && !device_.claims(KEEL_CLAIM_PINNED)) ||
-      (kind == KEEL_MEMORY_MANAGED && !device_.claims(KEEL_CLAIM_MANAGED))) {
+  if ((kind == KEEL_MEMORY_PINNED && !device_.has(KEEL_CAPABILITY_PINNED)) ||
+      (kind == KEEL_MEMORY_MANAGED && !device_.has(KEEL_CAPABILITY_MANAGED))) {
     return failure(KEEL_UNSUPPORTED, "{} has no {} memory", device_.name(),
                    kind == KEEL_MEMORY_PINNED ? "pinned" : "managed");
   }
@@ -140,7 +140,7 @@ Status Memory::make_request(keel_memory_kind kind, uint64_t size, Stream* stream
     return failure(KEEL_OUT_OF_MEMORY, "{}: {} bytes, more than one allocation can have ({})",
                    device_.name(), size, limit);
   }
-  if (exact_memory::enabled()) {
+  if (passthrough_allocator::enabled()) {
     *out_request = {kind, size, size, SizeClass::kHuge, stream};
     return {};
   }
@@ -168,7 +168,7 @@ Status Memory::allocate(keel_memory_kind kind, uint64_t size, Stream* stream, vo
     // Before the reserved total exceeds its peak, idle segments return to the plugin: sizes that
     // never recur would pile up otherwise. A program in a steady state never gets here.
     const uint64_t after = store_.reserved() + segment;
-    if (exact_memory::enabled()) {
+    if (passthrough_allocator::enabled()) {
       idle = remove_idle(UINT64_MAX, *wake);
     } else if (after > reserved_peak_) {
       idle = remove_idle(after - reserved_peak_, *wake);
@@ -181,7 +181,7 @@ Status Memory::allocate(keel_memory_kind kind, uint64_t size, Stream* stream, vo
 }
 
 bool Memory::take_cached(const Request& request, WakeList& wake, void** out_pointer) {
-  if (exact_memory::enabled()) return false;
+  if (passthrough_allocator::enabled()) return false;
   store_.prepare_split();
   MemoryBlock* const block = find_cached(request, wake);
   if (block == nullptr) return false;
@@ -287,7 +287,7 @@ void Memory::poll_all(const std::vector<StreamPoint>& points, WakeList& wake) {
 }
 
 uint64_t Memory::segment_size(const Request& request) const {
-  if (exact_memory::enabled()) return request.block;
+  if (passthrough_allocator::enabled()) return request.block;
   uint64_t size = request.block;
   if (request.size_class == SizeClass::kSmall) size = std::max(size, kSmallSegment);
   if (request.size_class == SizeClass::kMedium) {
@@ -333,7 +333,7 @@ Status Memory::allocate_segment(const Request& request, uint64_t segment_size, v
     MemorySegment& segment = aside.segments.back();
     if (request.kind != KEEL_MEMORY_DEVICE) {
       segment.host_alias = segment.base;
-    } else if (device_.claims(KEEL_CLAIM_HOST_ALIAS) &&
+    } else if (device_.has(KEEL_CAPABILITY_HOST_ALIAS) &&
                KEEL_HAS(keel_memory_table, table, host_alias)) {
       void* alias = nullptr;
       KEEL_RETURN_IF_ERROR(device_.check(
@@ -433,7 +433,7 @@ void Memory::give_back(const std::vector<MemorySegment>& segments) {
 }
 
 void Memory::give_back(const MemorySegment& segment) {
-  if (segment.host_alias != nullptr) HostPins::get().forget(segment.host_alias);
+  if (segment.host_alias != nullptr) PinnedSegmentCache::get().forget(segment.host_alias);
   const Status status = device_.check(
       device_.memory_table()->free(device_.native(), segment.kind, segment.base), "memory.free");
   if (!status.ok()) log(KEEL_LOG_WARNING, "{}", status.text());
@@ -485,7 +485,7 @@ Status Memory::free(Stream& stream, void* pointer) {
 Status Memory::release(void* pointer, Stream* stream) {
   if (pointer == nullptr) return {};
   std::lock_guard lock(mutex_);
-  const RememberedBlock& known = epoch::notes().at(pointer);
+  const CachedBlock& known = epoch::notes().at(pointer);
   MemoryBlock* block = nullptr;
   if ((known.memory & ~kKindBits) == id_ && known.base == pointer &&
       known.block->generation.load(std::memory_order_relaxed) == known.generation) {
@@ -523,7 +523,7 @@ Status Memory::release(void* pointer, Stream* stream) {
 // ---- look-ups ---------------------------------------------------------------------
 
 bool Memory::find(const void* pointer, Allocation* out_allocation) const {
-  const RememberedBlock& known = epoch::notes().at(pointer);
+  const CachedBlock& known = epoch::notes().at(pointer);
   if ((known.memory & ~kKindBits) == id_ &&
       reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(known.base) < known.size &&
       known.block->generation.load(std::memory_order_acquire) == known.generation) [[likely]] {

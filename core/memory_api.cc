@@ -7,8 +7,8 @@
 
 #include "core/api.h"
 #include "core/copy.h"
-#include "core/exact_memory.h"
-#include "core/host_pins.h"
+#include "core/passthrough_allocator.h"
+#include "core/pinned_segment_cache.h"
 #include "core/profiler.h"
 #include "core/validation/leaks.h"
 #include "core/validation/validation.h"
@@ -47,8 +47,8 @@ namespace {
   });
 }
 
-// After a successful free with the passthrough allocator (exact_memory): returns idle segments to
-// the plugin, which may wait for the device.
+// After a successful free with the passthrough allocator (passthrough_allocator): returns idle
+// segments to the plugin, which may wait for the device.
 template <typename FindDevice>
 [[gnu::noinline, gnu::cold]] void give_back_idle(const FindDevice& find_device_of) {
   (void)api_call([&]() -> Status {
@@ -89,7 +89,7 @@ keel_status keel_free(keel_device device, void* pointer) {
     if (keel::validation::enabled()) keel::validation::forget_memory(*found, pointer);
     return found->memory().free(pointer);
   });
-  if (keel::exact_memory::enabled() && status == KEEL_OK) [[unlikely]] {
+  if (keel::passthrough_allocator::enabled() && status == KEEL_OK) [[unlikely]] {
     give_back_idle([&](Ref<Device>* out) { return find_device(device, "device", out); });
   }
   return status;
@@ -118,7 +118,7 @@ keel_status keel_free_on_stream(keel_stream stream, void* pointer) {
     found->note_native_work();
     return found->device().memory().free(*found, pointer);
   });
-  if (keel::exact_memory::enabled() && status == KEEL_OK) [[unlikely]] {
+  if (keel::passthrough_allocator::enabled() && status == KEEL_OK) [[unlikely]] {
     give_back_idle([&](Ref<Device>* out) -> Status {
       Ref<Stream> found;
       KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
@@ -174,11 +174,11 @@ keel_status keel_host_register(keel_device device, void* pointer, uint64_t size)
     Ref<Device> found;
     KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
     const keel_memory_table* table = found->memory_table();
-    if (!found->claims(KEEL_CLAIM_HOST_REGISTER) ||
+    if (!found->has(KEEL_CAPABILITY_HOST_REGISTER) ||
         !KEEL_HAS(keel_memory_table, table, host_register)) {
       return failure(KEEL_UNSUPPORTED, "{} cannot pin host memory of the caller", found->name());
     }
-    keel::HostPins::get().yield(*found, pointer, size);
+    keel::PinnedSegmentCache::get().yield(*found, pointer, size);
     void* device_pointer = nullptr;
     KEEL_RETURN_IF_ERROR(
         found->check(table->host_register(found->native(), pointer, size, &device_pointer),
@@ -206,7 +206,7 @@ keel_status keel_host_unregister(keel_device device, void* pointer) {
     Ref<Device> found;
     KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
     const keel_memory_table* table = found->memory_table();
-    if (!found->claims(KEEL_CLAIM_HOST_REGISTER) ||
+    if (!found->has(KEEL_CAPABILITY_HOST_REGISTER) ||
         !KEEL_HAS(keel_memory_table, table, host_unregister)) {
       return failure(KEEL_UNSUPPORTED, "{} cannot pin host memory of the caller", found->name());
     }
@@ -313,12 +313,12 @@ keel_status keel_copy(keel_stream stream, keel_device destination_device, void* 
                       keel_device source_device, const void* source, uint64_t size) {
   // Fast path: a copy within device memory of the stream's own device, or between device and host
   // memory.
-  const auto usual = [&](const keel::epoch::Participant& thread, keel_status* out_status) {
+  const auto usual = [&](const keel::epoch::EpochRecord& thread, keel_status* out_status) {
     Stream* found = Runtime::opened().stream_handles().peek(stream.id);
     if (found == nullptr || size == 0) return false;
     Device& owner = found->device();
     const keel::Memory& memory = owner.memory();
-    const keel::RememberedBlocks& notes = *thread.remembered;
+    const keel::BlockLookupCache& notes = *thread.remembered;
     keel_copy_kind kind = KEEL_COPY_DEVICE_TO_DEVICE;
     if (destination_device.id == owner.handle() && source_device.id == owner.handle()) [[likely]] {
       const auto to = reinterpret_cast<uintptr_t>(destination);

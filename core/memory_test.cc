@@ -70,7 +70,7 @@ TEST_P(MemoryTest, BlocksBehindAClosedGateAreNotReused) {
   void* fresh = alloc_filled(device_, {3});
   EXPECT_NE(fresh, memory);
   ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_EQ(read(device_, fresh, 1), std::vector<uint32_t>{3});
   EXPECT_EQ(alloc(device_, 4), memory) << "it is free by now";
 }
@@ -101,7 +101,7 @@ TEST_F(FakeMemoryTest, BlocksOfAFailedStreamAreNotReusedEarly) {
       fresh = alloc(device, 4);
       EXPECT_NE(fresh, memory) << code;
     }
-    EXPECT_EQ(keel_stream_synchronize(stream, kPatience), code);
+    EXPECT_EQ(keel_stream_synchronize(stream, kTestTimeout), code);
   }
 }
 

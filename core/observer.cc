@@ -7,9 +7,9 @@ void set_observer(ObserverSlot slot, Observer* observer) {
   const auto index = static_cast<uint32_t>(slot);
   observers::g_slots[index].store(observer, std::memory_order_release);
   if (observer != nullptr) {
-    hindrances::g_process.fetch_or(1u << index, std::memory_order_release);
+    slow_path_flags::g_process.fetch_or(1u << index, std::memory_order_release);
   } else {
-    hindrances::g_process.fetch_and(~(1u << index), std::memory_order_release);
+    slow_path_flags::g_process.fetch_and(~(1u << index), std::memory_order_release);
   }
 }
 

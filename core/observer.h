@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/hindrances.h"
+#include "core/slow_path_flags.h"
 #include "core/status.h"
 
 namespace keel {
@@ -116,10 +116,10 @@ inline std::array<std::atomic<Observer*>, kObserverSlots> g_slots{};
 
 // Returns whether any observer is set.
 inline bool active() {
-  return hindrances::any(hindrances::kObservers);
+  return slow_path_flags::any(slow_path_flags::kObservers);
 }
 inline bool active(ObserverSlot slot) {
-  return hindrances::any(1u << static_cast<uint32_t>(slot));
+  return slow_path_flags::any(1u << static_cast<uint32_t>(slot));
 }
 
 // Calls |tell|(Observer&) for each observer.

@@ -96,7 +96,7 @@ class ShortRun {
     // Calls on existing objects allocate nothing; creating objects does.
     for (int i = 0; i < kAllocations; ++i) KEEL_TRY(create_event());
     for (const keel_stream stream : streams_) {
-      KEEL_TRY(keel_stream_synchronize(stream, kPatience));
+      KEEL_TRY(keel_stream_synchronize(stream, kTestTimeout));
     }
     return KEEL_OK;
   }

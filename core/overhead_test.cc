@@ -46,9 +46,9 @@ TEST_F(OverheadTest, EventsAllocateNothing) {
   ASSERT_KEEL_OK(keel_event_create(0, &event));
   EXPECT_EQ(count([&] { return keel_event_record(event, stream_); }), 0u);
   EXPECT_EQ(count([&] { return keel_event_query(event); }), 0u);
-  EXPECT_EQ(count([&] { return keel_event_wait(event, kPatience); }), 0u);
+  EXPECT_EQ(count([&] { return keel_event_wait(event, kTestTimeout); }), 0u);
   EXPECT_EQ(count([&] { return keel_stream_query(stream_); }), 0u);
-  EXPECT_EQ(count([&] { return keel_stream_synchronize(stream_, kPatience); }), 0u);
+  EXPECT_EQ(count([&] { return keel_stream_synchronize(stream_, kTestTimeout); }), 0u);
   EXPECT_KEEL_OK(keel_event_destroy(event));
 }
 

@@ -110,7 +110,7 @@ TEST_P(ProfilerTest, SurroundsEnqueueingCalls) {
   // A call that fails has an end too.
   call.input_count = 1;
   EXPECT_EQ(keel_op_run(stream_, &call), KEEL_INVALID_ARGUMENT);
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream_, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream_, kTestTimeout));
   ASSERT_KEEL_OK(keel_profiler_set(nullptr));
   ASSERT_KEEL_OK(fill(stream_, memory_, 1, 64));
 
@@ -169,7 +169,7 @@ TEST_F(KernelProfilerTest, SurroundsKernelLaunches) {
   }
   EXPECT_EQ(calls[0].status, KEEL_OK);
   EXPECT_NE(calls[1].status, KEEL_OK);
-  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_KEEL_OK(keel_module_unload(module));
 }
 

@@ -183,7 +183,7 @@ void Progress::add(Records records) {
 void Progress::watch(const Ref<EventRecord>& record) {
   Records kept{record};
   const keel_stream_table* table = record->device().stream_table();
-  if (record->device().claims(KEEL_CLAIM_NOTIFY) &&
+  if (record->device().has(KEEL_CAPABILITY_NOTIFY) &&
       KEEL_HAS(keel_stream_table, table, event_notify)) {
     void* user = Notifications::get().add(record);
     {

@@ -74,7 +74,7 @@ Status RecordPool::refill(Stream& stream, uint32_t flags, EventRecord** out_reco
   if (*out_record != nullptr) return {};
   Device& device = stream.device();
   const bool timing = (flags & KEEL_EVENT_TIMING) != 0;
-  if (timing && !device.claims(KEEL_CLAIM_TIMING)) {
+  if (timing && !device.has(KEEL_CAPABILITY_TIMING)) {
     return failure(KEEL_UNSUPPORTED, "{} has no timing events", device.name());
   }
   auto record = std::make_unique<EventRecord>(stream, flags);

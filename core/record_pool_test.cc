@@ -42,14 +42,14 @@ class RecordPoolTest : public KeelTest {
     return std::set(records.begin(), records.end()).size();
   }
   static void wait(const Ref<EventRecord>& record) {
-    EXPECT_TRUE(record->wait(Deadline::after(kPatience)).ok());
+    EXPECT_TRUE(record->wait(Deadline::after(kTestTimeout)).ok());
   }
 
   // Waits without Keel's knowledge.
   void wait_for_all_natively() {
     const Ref<EventRecord> last = record();
     const keel_stream_table* table = stream_->device().stream_table();
-    EXPECT_EQ(table->event_wait(last->native(), kPatience), KEEL_OK);
+    EXPECT_EQ(table->event_wait(last->native(), kTestTimeout), KEEL_OK);
   }
 
   keel_device device_ = {};
@@ -163,7 +163,7 @@ TEST_F(RecordPoolTest, AnEventGivesItsFormerRecordBack) {
     ASSERT_KEEL_OK(keel_event_record(event, handle_));
     known.insert(found->current().get());
     if (i % 8 == 7) {
-      ASSERT_KEEL_OK(keel_event_wait(event, kPatience));
+      ASSERT_KEEL_OK(keel_event_wait(event, kTestTimeout));
     }
   }
   EXPECT_LE(known.size(), 32u);
@@ -175,7 +175,7 @@ TEST_F(RecordPoolTest, AnEventGivesItsFormerRecordBack) {
     ASSERT_KEEL_OK(keel_event_record(event, i % 2 == 0 ? other : handle_));
     EXPECT_NE(found->current().get(), kept.get());
     EXPECT_EQ(found->current()->is_on(*stream_), i % 2 != 0);
-    ASSERT_KEEL_OK(keel_event_wait(event, kPatience));
+    ASSERT_KEEL_OK(keel_event_wait(event, kTestTimeout));
   }
   EXPECT_EQ(kept->life() >> 2, life >> 2);
   found = nullptr;

@@ -11,10 +11,10 @@
 #include <iterator>
 #include <string_view>
 
-#include "core/exact_memory.h"
-#include "core/hindrances.h"
 #include "core/log.h"
+#include "core/passthrough_allocator.h"
 #include "core/profiler.h"
+#include "core/slow_path_flags.h"
 #include "core/trace/trace.h"
 #include "core/validation/leaks.h"
 #include "core/validation/validation.h"
@@ -151,7 +151,7 @@ Status Runtime::initialize(const keel_init_options* options) {
   }
   if (timeout_ns == 0) KEEL_RETURN_IF_ERROR(timeout_from_environment(&timeout_ns));
 
-  KEEL_RETURN_IF_ERROR(exact_memory::configure());
+  KEEL_RETURN_IF_ERROR(passthrough_allocator::configure());
   KEEL_RETURN_IF_ERROR(validation::configure(options));
 
   const char* folder = options == nullptr ? nullptr : options->plugin_folder;
@@ -371,7 +371,7 @@ void Runtime::destroy_leftovers() {
   for (const auto& device : devices) device->release_all();
   for (const auto& device : devices) device->close();
   devices.clear();
-  hindrances::g_process.fetch_and(~hindrances::kLostDevice, std::memory_order_relaxed);
+  slow_path_flags::g_process.fetch_and(~slow_path_flags::kLostDevice, std::memory_order_relaxed);
   std::unique_lock lock(backends_mutex_);
   backends_.clear();
 }

@@ -70,7 +70,7 @@ void Stream::fail(const Status& status, uint64_t position) {
   if (!failure_.ok()) return;  // the first failure is the cause
   if (position < recovered_at_) return;
   failure_ = status;
-  hindrances_.fetch_or(kHasFailed, std::memory_order_release);
+  slow_path_flags_.fetch_or(kHasFailed, std::memory_order_release);
 }
 
 Status Stream::confirm_edges(uint64_t position, WakeList& wake) {
@@ -279,11 +279,11 @@ Status Stream::wait(const Ref<Gate>& gate) {
 void Stream::wait_locked(const Ref<Gate>& gate, WakeList& wake) {
   // Nothing may throw once the gate is held: its owner would not know, and would never open the
   // gate.
-  if (gate->is_kept()) kept_gates_.reserve();
+  if (gate->is_kept()) pending_gates_.reserve();
   timeline_->advance(++position_);
   tell_enqueued({Step::Kind::kWaitGate, gate->serial(), gate->name(), {}});
   push_held({Step::Kind::kWaitGate, position_, {}, {}, gate, {}});
-  if (gate->is_kept()) kept_gates_.add(gate);
+  if (gate->is_kept()) pending_gates_.add(gate);
   if (held_.size() == 1) advance_locked(wake);
 }
 
@@ -394,7 +394,7 @@ void Stream::advance_locked(WakeList& wake) {
       if (item.kind == Step::Kind::kRecord) item.record->mark_done(Status::no_memory(), wake);
     }
   }
-  hindrances_.fetch_and(~kHasHeld, std::memory_order_release);
+  slow_path_flags_.fetch_and(~kHasHeld, std::memory_order_release);
 }
 
 void Stream::advance(WakeList& wake) {
@@ -435,7 +435,7 @@ bool Stream::has_reached(uint64_t position, bool may_fence, WakeList& wake) {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return timeline_->is_done(position);
   // On a failed stream, the owners of dropped gates may still use the memory.
-  if (has_failed() && !kept_gates_.all_open()) return timeline_->is_done(position);
+  if (has_failed() && !pending_gates_.all_open()) return timeline_->is_done(position);
   const auto is_over = [&](const Ref<EventRecord>& record) {
     return record->query(wake).code() != KEEL_NOT_READY;  // a failure is over too
   };
@@ -499,7 +499,7 @@ Status Stream::query() {
 }
 
 Status Stream::synchronize(const Deadline& deadline) {
-  if ((hindrances_.load(std::memory_order_acquire) & kHasHeld) != 0) {
+  if ((slow_path_flags_.load(std::memory_order_acquire) & kHasHeld) != 0) {
     if (const Ref<Gate> gate = head_gate()) gate->help(deadline);
   }
   {

@@ -17,13 +17,13 @@
 #include "core/edges.h"
 #include "core/event.h"
 #include "core/gate.h"
-#include "core/hindrances.h"
-#include "core/kept_gates.h"
-#include "core/legs.h"
+#include "core/helper_streams.h"
 #include "core/mutex.h"
 #include "core/observer.h"
+#include "core/pending_gates.h"
 #include "core/record_pool.h"
 #include "core/ref_counted.h"
+#include "core/slow_path_flags.h"
 #include "core/status.h"
 #include "core/timeline.h"
 #include "core/workspace.h"
@@ -75,7 +75,7 @@ class Stream final : public RefCounted {
       timeline_->advance(++position_);
       return {};
     }
-    return submit_slowly(name, describe, work, hold);
+    return submit_slow_path(name, describe, work, hold);
   }
 
   // Fast path of most calls: runs |call|, a callable keel_status(keel_plugin_stream*), and returns
@@ -151,7 +151,7 @@ class Stream final : public RefCounted {
   // Returns the stream's failure, or the loss of the device.
   Status status() const;
   bool has_failed() const {
-    return (hindrances_.load(std::memory_order_acquire) & kHasFailed) != 0;
+    return (slow_path_flags_.load(std::memory_order_acquire) & kHasFailed) != 0;
   }
   // Returns whether nothing is held and all work is done; may record an event.
   bool is_idle();
@@ -179,7 +179,7 @@ class Stream final : public RefCounted {
   // For a helper stream of a failed and drained owner: submits held work, or cancels it if still
   // blocked, then drains. A helper stream waits for its owner alone, so the progress thread would
   // otherwise submit the held work at some later time.
-  Status drain_leg(const Deadline& deadline);
+  Status drain_helper(const Deadline& deadline);
   // Drains the stream, clears the failure, and replaces a native stream that is stuck in a failure.
   // Also waits for the owners of gates that the stream has dropped. If the deadline passes, the
   // stream stays failed.
@@ -210,7 +210,7 @@ class Stream final : public RefCounted {
   // If true, the end of this stream does not prove the end of the work it waited for: a failure
   // drops the waits still held.
   bool is_held_or_failed() const {
-    return (hindrances_.load(std::memory_order_acquire) & (kHasHeld | kHasFailed)) != 0;
+    return (slow_path_flags_.load(std::memory_order_acquire) & (kHasHeld | kHasFailed)) != 0;
   }
   // For Timeline::poll.
   bool has_reached(uint64_t position, bool may_fence, WakeList& wake);
@@ -223,9 +223,9 @@ class Stream final : public RefCounted {
 
   // Returns the helper stream on |device| for parts of this stream's work: one per device, since
   // the parts are in order anyway. Valid until the stream closes.
-  Status leg(Device& device, Ref<Stream>* out_leg) {
+  Status helper_stream(Device& device, Ref<Stream>* out_leg) {
     KEEL_RETURN_IF_ERROR(status());
-    return legs_.take(device, out_leg);
+    return helper_streams_.take(device, out_leg);
   }
   RecordPool& records() { return records_; }
   // Link in the device's list of kept streams.
@@ -287,9 +287,11 @@ class Stream final : public RefCounted {
                            bool internal, bool wrapped);
   void share() {
     any_shared_.store(true, std::memory_order_release);
-    hindrances_.fetch_or(kIsShared, std::memory_order_release);
+    slow_path_flags_.fetch_or(kIsShared, std::memory_order_release);
   }
-  bool is_shared() const { return (hindrances_.load(std::memory_order_acquire) & kIsShared) != 0; }
+  bool is_shared() const {
+    return (slow_path_flags_.load(std::memory_order_acquire) & kIsShared) != 0;
+  }
 
   Status close_now(const Deadline& deadline);
   Status await_keepers(const Deadline& deadline);
@@ -297,14 +299,14 @@ class Stream final : public RefCounted {
 
   // Nothing is held or failed, no device is lost, no observer is set, and the handle is not shared.
   bool is_plain() const {
-    return hindrances_.load(std::memory_order_acquire) == 0 &&
-           hindrances::g_process.load(std::memory_order_relaxed) == 0;
+    return slow_path_flags_.load(std::memory_order_acquire) == 0 &&
+           slow_path_flags::g_process.load(std::memory_order_relaxed) == 0;
   }
 
   // With |mutex_| held:
   template <typename Describe, typename Work, typename Hold>
-  [[gnu::noinline]] Status submit_slowly(const char* name, const Describe& describe,
-                                         const Work& work, const Hold& hold) {
+  [[gnu::noinline]] Status submit_slow_path(const char* name, const Describe& describe,
+                                            const Work& work, const Hold& hold) {
     if (has_failed() || device_.is_lost()) return status();
     if (observers::active()) {
       AccessList accesses;
@@ -327,7 +329,7 @@ class Stream final : public RefCounted {
   void tell_passed(const Step& step, const Status& status);
   void push_held(Held item) {
     held_.push_back(std::move(item));
-    hindrances_.fetch_or(kHasHeld, std::memory_order_release);
+    slow_path_flags_.fetch_or(kHasHeld, std::memory_order_release);
   }
   // advance_locked() and pass_head() do not throw when memory runs out: the stream fails instead.
   void advance_locked(WakeList& wake);
@@ -359,7 +361,7 @@ class Stream final : public RefCounted {
   static inline std::atomic<bool> any_shared_{false};
 
   Device& device_;
-  std::atomic<uint32_t> hindrances_{0};
+  std::atomic<uint32_t> slow_path_flags_{0};
   const int32_t priority_;
   const bool internal_;
   const bool wrapped_;
@@ -371,7 +373,7 @@ class Stream final : public RefCounted {
   std::vector<keel_plugin_stream*> retired_;  // failed native streams, replaced by recover()
   uint64_t position_ = 0;                     // items enqueued so far, records not counted
   std::deque<Held> held_;
-  KeptGates kept_gates_;             // including dropped ones
+  PendingGates pending_gates_;       // including dropped ones
   const void* parked_on_ = nullptr;  // the event or gate that will wake this stream
   RecordPool records_;
   uint64_t records_submitted_ = 0;
@@ -387,7 +389,7 @@ class Stream final : public RefCounted {
   uint32_t edges_since_marker_ = 0;
   std::deque<std::pair<uint64_t, Ref<EventRecord>>> markers_;
   Workspace workspace_;
-  Legs legs_;
+  HelperStreams helper_streams_;
   Ref<Stream> next_kept_;  // guarded by the device
   bool closed_ = false;
   bool drained_ = false;  // closed, and the native stream stays empty

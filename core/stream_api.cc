@@ -139,7 +139,7 @@ keel_status keel_stream_query(keel_stream stream) {
 
 keel_status keel_stream_synchronize(keel_stream stream, int64_t timeout_ns) {
   // A small collective is over when its call returns: 20 instructions instead of 360.
-  const auto usual = [&](const keel::epoch::Participant&, keel_status*) {
+  const auto usual = [&](const keel::epoch::EpochRecord&, keel_status*) {
     const Stream* found = Runtime::opened().stream_handles().peek(stream.id);
     return found != nullptr && timeout_ns >= KEEL_TIMEOUT_DEFAULT && found->is_known_quiet() &&
            !OpenGroup::any();
@@ -180,7 +180,7 @@ keel_status keel_event_destroy(keel_event event) {
 }
 
 keel_status keel_event_record(keel_event event, keel_stream stream) {
-  const auto usual = [&](const keel::epoch::Participant&, keel_status* out_status) {
+  const auto usual = [&](const keel::epoch::EpochRecord&, keel_status* out_status) {
     Runtime& runtime = Runtime::opened();
     Event* found = runtime.event_handles().peek(event.id);
     if (found == nullptr) return false;
@@ -196,7 +196,7 @@ keel_status keel_event_record(keel_event event, keel_stream stream) {
 }
 
 keel_status keel_event_query(keel_event event) {
-  const auto usual = [&](const keel::epoch::Participant&, keel_status* out_status) {
+  const auto usual = [&](const keel::epoch::EpochRecord&, keel_status* out_status) {
     const Event* found = Runtime::opened().event_handles().peek(event.id);
     // Observers are told of each query.
     return found != nullptr && !keel::observers::active() && found->query_at_once(out_status);

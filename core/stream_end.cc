@@ -44,8 +44,8 @@ Status Stream::recover(const Deadline& deadline) {
     uint64_t drained_to = 0;
     drained = drain(deadline, /*for_good=*/false, &drained_to);
     if (may_still_run(drained) || drained.code() == KEEL_DEVICE_LOST) return drained;
-    uint64_t legs_drained_to = 0;
-    KEEL_RETURN_IF_ERROR(legs_.drain(deadline, &legs_drained_to));
+    uint64_t helpers_drained_to = 0;
+    KEEL_RETURN_IF_ERROR(helper_streams_.drain(deadline, &helpers_drained_to));
     // Lets earlier records, queried later, still learn of failures before them.
     (void)confirm(UINT64_MAX, wake);
     advance_all(wake);
@@ -55,7 +55,8 @@ Status Stream::recover(const Deadline& deadline) {
     // A native stream is replaced once all its records are over: records of the new stream vouch
     // for the old records. Work added to a helper stream meanwhile is not waited for on a failed
     // stream, and would be forgotten with the failure.
-    if ((drained.ok() || records_submitted_ == drained_to) && legs_.enqueued() == legs_drained_to) {
+    if ((drained.ok() || records_submitted_ == drained_to) &&
+        helper_streams_.enqueued() == helpers_drained_to) {
       break;
     }
     lock.unlock();
@@ -85,12 +86,12 @@ Status Stream::recover(const Deadline& deadline) {
   recovered_at_ = ++position_;
   timeline_->advance(position_);
   failure_ = {};
-  hindrances_.fetch_and(~kHasFailed, std::memory_order_release);
+  slow_path_flags_.fetch_and(~kHasFailed, std::memory_order_release);
   return {};
 }
 
 Status Stream::await_keepers(const Deadline& deadline) {
-  const Status status = kept_gates_.wait(deadline);
+  const Status status = pending_gates_.wait(deadline);
   return status.ok() ? status : status.with_prefix(device_.name() + ": ");
 }
 
@@ -132,12 +133,12 @@ Status Stream::drain(const Deadline& deadline, bool for_good, uint64_t* out_orde
                  device_.name());
 }
 
-Status Stream::drain_leg(const Deadline& deadline) {
+Status Stream::drain_helper(const Deadline& deadline) {
   WakeList wake;
   advance(wake);
   advance_all(wake);
   // The awaited events will never come: otherwise the owner's queue would not be empty.
-  if ((hindrances_.load(std::memory_order_acquire) & kHasHeld) != 0) {
+  if ((slow_path_flags_.load(std::memory_order_acquire) & kHasHeld) != 0) {
     fail_and_drop(failure(KEEL_CANCELLED, "{}: the stream that this is a part of has failed",
                           device_.name()));
   }
@@ -169,14 +170,14 @@ Status Stream::close_now(const Deadline& deadline) {
                      device_.name());
     }
     closed_ = true;
-    legs_.refuse();
+    helper_streams_.refuse();
     fail(failure(KEEL_CANCELLED, "{}: the stream was destroyed", device_.name()));
     advance_locked(wake);
   }
   advance_all(wake);
   Status drained = await_keepers(deadline);
   if (drained.ok()) drained = drain(deadline);
-  if (!may_still_run(drained)) drained = legs_.drain(deadline);
+  if (!may_still_run(drained)) drained = helper_streams_.drain(deadline);
   // Again: a record of a second thread may have come in between.
   if (!may_still_run(drained)) drained = drain(deadline, /*for_good=*/true);
   if (may_still_run(drained)) {
@@ -195,8 +196,8 @@ Status Stream::close_now(const Deadline& deadline) {
     memory_fences_.clear();
     edges = edges_.forget(UINT64_MAX);
   }
-  kept_gates_.clear();
-  legs_.give_back();
+  pending_gates_.clear();
+  helper_streams_.give_back();
   timeline_->finish();
   release_records();
   return workspace_.free_all(device_.memory());
@@ -236,8 +237,8 @@ void Stream::abandon() {
     memory_fences.swap(memory_fences_);
     edges = edges_.forget(UINT64_MAX);
   }
-  kept_gates_.clear();
-  legs_.abandon();
+  pending_gates_.clear();
+  helper_streams_.abandon();
   release_records();
 }
 

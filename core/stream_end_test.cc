@@ -18,7 +18,7 @@ namespace keel::testing {
 namespace {
 
 // Acts like a collective: uses the memory of its stream until its gate opens.
-class Keeper final : public GateKeeper {
+class Keeper final : public GateOwner {
  public:
   void help(const Gate&, const Deadline&) override {
     ++asked_;
@@ -31,7 +31,7 @@ class Keeper final : public GateKeeper {
   }
   // Holds |stream| at a gate of this keeper.
   void hold(Stream& stream) {
-    gate_ = make_ref<Gate>("work", Ref<GateKeeper>(this));
+    gate_ = make_ref<Gate>("work", Ref<GateOwner>(this));
     Ref<EventRecord> ready;
     EXPECT_TRUE(stream.hold(gate_, &ready).ok());
   }
@@ -64,7 +64,7 @@ class StreamEndTest : public KeelTest, public ::testing::WithParamInterface<cons
     ASSERT_KEEL_OK(keel_stream_wait_gate(handle_, gate_));
     keeper_->hold(*stream_);
     ASSERT_KEEL_OK(keel_gate_open(gate_, KEEL_DATA_LOSS, "the loader lost a batch"));
-    ASSERT_EQ(keel_stream_synchronize(handle_, kPatience), KEEL_DATA_LOSS);
+    ASSERT_EQ(keel_stream_synchronize(handle_, kTestTimeout), KEEL_DATA_LOSS);
   }
 
   keel_device device_ = {};
@@ -79,17 +79,17 @@ TEST_P(StreamEndTest, ARecoveryWaitsForWhoKeepsADroppedGate) {
   EXPECT_EQ(keel_stream_recover(handle_, 1'000'000), KEEL_TIMED_OUT);
   EXPECT_NE(std::string(keel_last_error()).find("before work was over"), std::string::npos)
       << keel_last_error();
-  EXPECT_EQ(keel_stream_synchronize(handle_, kPatience), KEEL_DATA_LOSS) << "as it was";
+  EXPECT_EQ(keel_stream_synchronize(handle_, kTestTimeout), KEEL_DATA_LOSS) << "as it was";
   std::thread opener([&] { keeper_->open(); });
-  EXPECT_KEEL_OK(keel_stream_recover(handle_, kPatience));
+  EXPECT_KEEL_OK(keel_stream_recover(handle_, kTestTimeout));
   opener.join();
-  EXPECT_KEEL_OK(keel_stream_synchronize(handle_, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(handle_, kTestTimeout));
 }
 
 TEST_P(StreamEndTest, ARecoveryHelpsWhoKeepsADroppedGate) {
   fail_before_the_kept_gate();
   keeper_->set_helps();
-  EXPECT_KEEL_OK(keel_stream_recover(handle_, kPatience));
+  EXPECT_KEEL_OK(keel_stream_recover(handle_, kTestTimeout));
   EXPECT_EQ(keeper_->asked(), 1);
 }
 
@@ -100,8 +100,8 @@ TEST_P(StreamEndTest, AGateThatOpenedIsNotWaitedFor) {
   }
   fail_before_the_kept_gate();
   keeper_->open();
-  EXPECT_KEEL_OK(keel_stream_recover(handle_, kPatience));
-  EXPECT_KEEL_OK(keel_stream_synchronize(handle_, kPatience));
+  EXPECT_KEEL_OK(keel_stream_recover(handle_, kTestTimeout));
+  EXPECT_KEEL_OK(keel_stream_synchronize(handle_, kTestTimeout));
 }
 
 // A gate without an owner delays no recovery.
@@ -111,7 +111,7 @@ TEST_P(StreamEndTest, AGateOfTheUsersIsNotWaitedFor) {
   ASSERT_KEEL_OK(keel_stream_wait_gate(handle_, gate_));
   ASSERT_KEEL_OK(keel_stream_wait_gate(handle_, behind));
   ASSERT_KEEL_OK(keel_gate_open(gate_, KEEL_DATA_LOSS, "the loader lost a batch"));
-  EXPECT_KEEL_OK(keel_stream_recover(handle_, kPatience));
+  EXPECT_KEEL_OK(keel_stream_recover(handle_, kTestTimeout));
 }
 
 TEST_P(StreamEndTest, ClosingWaitsForWhoKeepsTheGate) {
@@ -131,7 +131,7 @@ TEST_P(StreamEndTest, FreedMemoryWaitsForWhoKeepsADroppedGate) {
   void* other = alloc(device_, kBytes);
   EXPECT_NE(other, used);
   keeper_->open();
-  EXPECT_KEEL_OK(keel_stream_recover(handle_, kPatience));
+  EXPECT_KEEL_OK(keel_stream_recover(handle_, kTestTimeout));
   EXPECT_EQ(alloc(device_, kBytes), used);
 }
 
@@ -171,7 +171,7 @@ class SecondRecovery final : public Observer {
     if (++recoveries_ != 1) return;
     thread_ = std::thread([this] {
       id_ = gettid();
-      EXPECT_KEEL_OK(keel_stream_recover(stream_, kPatience));
+      EXPECT_KEEL_OK(keel_stream_recover(stream_, kTestTimeout));
     });
     while (id_ == 0 || !is_asleep(id_)) std::this_thread::yield();
   }
@@ -199,7 +199,7 @@ TEST_P(StreamEndTest, WhatAnotherThreadRecoveredIsNotRecoveredAgain) {
   static SecondRecovery& second = *new SecondRecovery;  // observers live for ever
   stream_->fail_and_drop(failure(KEEL_DATA_LOSS, "the loader lost a batch"));
   second.begin(handle_);
-  EXPECT_KEEL_OK(keel_stream_recover(handle_, kPatience));
+  EXPECT_KEEL_OK(keel_stream_recover(handle_, kTestTimeout));
   EXPECT_EQ(second.end(), 1);
 }
 
@@ -259,9 +259,9 @@ class LegEndTest : public KeelTest, public ::testing::WithParamInterface<const c
   // Overwrites the source on |stream|, then releases the copy if it is still held.
   void expect_copied_before(keel_stream stream) {
     ASSERT_KEEL_OK(fill(stream, source_, 7, kWords));
-    ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
     let_go();
-    ASSERT_KEEL_OK(keel_device_synchronize(cpu_, kPatience));
+    ASSERT_KEEL_OK(keel_device_synchronize(cpu_, kTestTimeout));
     EXPECT_TRUE(read(cpu_, destination_, kWords) == pattern(kWords, 1));
   }
 
@@ -285,7 +285,7 @@ TEST_P(LegEndTest, ARecoveryWaitsForThePartOnAnotherDevice) {
   Ref<Stream> found;
   ASSERT_TRUE(find_stream(stream_, &found).ok());
   found->fail_and_drop(failure(KEEL_DATA_LOSS, "the loader lost a batch"));
-  ASSERT_KEEL_OK(keel_stream_recover(stream_, kPatience));
+  ASSERT_KEEL_OK(keel_stream_recover(stream_, kTestTimeout));
   expect_copied_before(stream_);
 }
 
@@ -333,13 +333,13 @@ TEST_F(NoEventTest, AStreamThatCannotBeAskedIsNotRecovered) {
     use_up_records(*found_, &records_);
     ASSERT_KEEL_OK(fill(stream_, used, 7, kWords));
     found_->fail_and_drop(failure(KEEL_DATA_LOSS, "the loader lost a batch"));
-    EXPECT_EQ(keel_stream_recover(stream_, kPatience), KEEL_OUT_OF_MEMORY);
+    EXPECT_EQ(keel_stream_recover(stream_, kTestTimeout), KEEL_OUT_OF_MEMORY);
     EXPECT_NE(std::string(keel_last_error()).find("no memory for an event"), std::string::npos)
         << keel_last_error();
     EXPECT_TRUE(found_->has_failed());
   }
-  EXPECT_KEEL_OK(keel_stream_recover(stream_, kPatience));
-  EXPECT_KEEL_OK(keel_stream_synchronize(stream_, kPatience));
+  EXPECT_KEEL_OK(keel_stream_recover(stream_, kTestTimeout));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream_, kTestTimeout));
 }
 
 // Otherwise its memory would be reused during a write.
@@ -365,19 +365,19 @@ TEST_F(NoEventTest, APartThatCannotBeAskedIsNotOver) {
     return keel_copy(whole, devices_[0], destination, cpu, source, 4 * kWords);
   };
   ASSERT_KEEL_OK(copy());  // leaves a record for the next copy
-  ASSERT_KEEL_OK(keel_stream_synchronize(whole, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(whole, kTestTimeout));
   Ref<Stream> stream;
   ASSERT_TRUE(find_stream(whole, &stream).ok());
   Ref<Stream> leg;
-  ASSERT_TRUE(stream->leg(found_->device(), &leg).ok());
+  ASSERT_TRUE(stream->helper_stream(found_->device(), &leg).ok());
   {
     const FakePause pause;
     ASSERT_KEEL_OK(copy());
     use_up_records(*leg, &records_);
     stream->fail_and_drop(failure(KEEL_DATA_LOSS, "the loader lost a batch"));
-    EXPECT_EQ(keel_stream_recover(whole, kPatience), KEEL_OUT_OF_MEMORY) << keel_last_error();
+    EXPECT_EQ(keel_stream_recover(whole, kTestTimeout), KEEL_OUT_OF_MEMORY) << keel_last_error();
   }
-  EXPECT_KEEL_OK(keel_stream_recover(whole, kPatience));
+  EXPECT_KEEL_OK(keel_stream_recover(whole, kTestTimeout));
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, LegEndTest, ::testing::Values("fake", "fake_polled"),

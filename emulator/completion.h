@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "emulator/bell.h"
+#include "emulator/notifier.h"
 #include "emulator/status.h"
 
 namespace keel::emulator {

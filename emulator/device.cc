@@ -110,16 +110,16 @@ std::shared_ptr<Queue> Device::queue() {
   if (options_.single_queue && shared_queue_ != nullptr) return shared_queue_;
   const uint64_t seed = options_.seed * 1'000'003 + options_.index * 1009 + queues_++;
   auto queue = std::make_shared<Queue>(*this, seed);
-  std::erase_if(bells_, [](const auto& bell) { return bell.expired(); });
-  bells_.push_back(queue->bell());
+  std::erase_if(notifiers_, [](const auto& notifier) { return notifier.expired(); });
+  notifiers_.push_back(queue->notifier());
   if (options_.single_queue) shared_queue_ = queue;
   return queue;
 }
 
 void Device::ring_all() {
   const std::lock_guard lock(mutex_);
-  for (const auto& weak : bells_) {
-    if (const auto bell = weak.lock()) bell->ring();
+  for (const auto& weak : notifiers_) {
+    if (const auto notifier = weak.lock()) notifier->ring();
   }
 }
 

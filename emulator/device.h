@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "emulator/bell.h"
 #include "emulator/engine.h"
 #include "emulator/faults.h"
 #include "emulator/memory.h"
+#include "emulator/notifier.h"
 #include "emulator/profile.h"
 #include "emulator/status.h"
 
@@ -115,7 +115,7 @@ class Device : public std::enable_shared_from_this<Device> {
   mutable std::mutex mutex_;
   Status loss_;  // both written before lost_, and never again
   Code loss_cause_ = Code::kOk;
-  std::vector<std::weak_ptr<Bell>> bells_;
+  std::vector<std::weak_ptr<Notifier>> notifiers_;
   std::shared_ptr<Queue> shared_queue_;
   uint64_t queues_ = 0;
 };

@@ -3,7 +3,8 @@
 
 namespace keel::emulator {
 
-std::shared_ptr<Engine::Waiter> Engine::enter(int priority, const std::shared_ptr<Bell>& bell) {
+std::shared_ptr<Engine::Waiter> Engine::enter(int priority,
+                                              const std::shared_ptr<Notifier>& notifier) {
   const std::lock_guard lock(mutex_);
   if (!busy_) {
     busy_ = true;
@@ -12,7 +13,7 @@ std::shared_ptr<Engine::Waiter> Engine::enter(int priority, const std::shared_pt
   auto waiter = std::make_shared<Waiter>();
   waiter->priority = priority;
   waiter->ticket = tickets_++;
-  waiter->bell = bell;
+  waiter->notifier = notifier;
   waiters_.insert(waiter);
   return waiter;
 }
@@ -35,7 +36,7 @@ void Engine::release(Time free_at) {
     waiters_.erase(waiters_.begin());
     next->granted.store(true);
   }
-  next->bell->ring();
+  next->notifier->ring();
 }
 
 }  // namespace keel::emulator

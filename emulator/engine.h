@@ -9,7 +9,7 @@
 #include <mutex>
 #include <set>
 
-#include "emulator/bell.h"
+#include "emulator/notifier.h"
 
 namespace keel::emulator {
 
@@ -21,10 +21,10 @@ class Engine {
   // Blocks until the caller owns the engine, or returns false once |interrupted| (reads atomics
   // only) is true. |priority|: the lowest number first; equal priorities in order of arrival.
   template <typename Interrupted>
-  bool acquire(int priority, const std::shared_ptr<Bell>& bell, Interrupted interrupted) {
-    const std::shared_ptr<Waiter> waiter = enter(priority, bell);
+  bool acquire(int priority, const std::shared_ptr<Notifier>& notifier, Interrupted interrupted) {
+    const std::shared_ptr<Waiter> waiter = enter(priority, notifier);
     if (waiter == nullptr) return true;
-    bell->wait_until(Time::max(), [&] { return waiter->granted.load() || interrupted(); });
+    notifier->wait_until(Time::max(), [&] { return waiter->granted.load() || interrupted(); });
     return waiter->granted.load() || !leave(waiter);
   }
   // |free_at|: when, by the chip's clock, the engine finishes its work.
@@ -44,7 +44,7 @@ class Engine {
   struct Waiter {
     int priority;
     uint64_t ticket;
-    std::shared_ptr<Bell> bell;
+    std::shared_ptr<Notifier> notifier;
     std::atomic<bool> granted{false};
   };
   struct Order {
@@ -54,7 +54,7 @@ class Engine {
   };
 
   // Returns NULL if the engine was free; the caller then owns the engine.
-  std::shared_ptr<Waiter> enter(int priority, const std::shared_ptr<Bell>& bell);
+  std::shared_ptr<Waiter> enter(int priority, const std::shared_ptr<Notifier>& notifier);
   // Returns false if the engine was already granted to |waiter|.
   bool leave(const std::shared_ptr<Waiter>& waiter);
 

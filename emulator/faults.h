@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "emulator/bell.h"
+#include "emulator/notifier.h"
 #include "emulator/status.h"
 
 namespace keel::emulator {

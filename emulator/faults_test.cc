@@ -99,14 +99,14 @@ TEST_F(FaultsTest, TheNthCallOfAKindFailsAtOnceOrOnItsStream) {
   EXPECT_EQ(read(*stream, memory, 2), (std::vector<uint32_t>{1, 2})) << "it had no effect";
   expect_ok(fill(*stream, memory, 3, 1));
   expect_ok(fill(*stream, memory, 4, 2));
-  expect_fails(Code::kFailed, "injected failure of fill 2", stream->synchronize(patience()));
+  expect_fails(Code::kFailed, "injected failure of fill 2", stream->synchronize(test_timeout()));
   EXPECT_EQ(read(*other, memory, 2), (std::vector<uint32_t>{3, 2}));
   Event event(device);
   expect_ok(event.record(*other));
   expect_ok(event.record(*other));
-  expect_ok(event.wait(patience()));
+  expect_ok(event.wait(test_timeout()));
   expect_ok(event.record(*other));
-  expect_fails(Code::kFailed, "record 3", event.wait(patience()));
+  expect_fails(Code::kFailed, "record 3", event.wait(test_timeout()));
   expect_fails(Code::kFailed, "record 3", other->query());
 }
 
@@ -142,15 +142,16 @@ TEST_F(FaultsTest, ALostDeviceEndsEverythingOnIt) {
     ++told;
   });
   std::thread waiter([&] {
-    expect_fails(Code::kDeviceLost, "is lost: injected at fill 2", behind_gate.wait(patience()));
+    expect_fails(Code::kDeviceLost, "is lost: injected at fill 2",
+                 behind_gate.wait(test_timeout()));
   });
   expect_ok(fill(*stream, memory, 1, 1));
-  expect_ok(stream->synchronize(patience()));
+  expect_ok(stream->synchronize(test_timeout()));
   EXPECT_FALSE(device->is_lost());
   expect_ok(fill(*stream, memory, 2, 1));
-  expect_fails(Code::kDeviceLost, "emulated device 0 is lost", stream->synchronize(patience()));
+  expect_fails(Code::kDeviceLost, "emulated device 0 is lost", stream->synchronize(test_timeout()));
   waiter.join();
-  expect_fails(Code::kDeviceLost, "", waiting->synchronize(patience()));
+  expect_fails(Code::kDeviceLost, "", waiting->synchronize(test_timeout()));
   waiting.reset();  // joins the notifying thread
   EXPECT_EQ(told, 1);
   Address address = 0;
@@ -168,7 +169,7 @@ TEST_F(FaultsTest, ALostDeviceEndsEverythingOnIt) {
   EXPECT_EQ(read(*there, healthy_memory, 2), (std::vector<uint32_t>{2, 2}));
   // A peer copy that needs the lost device fails its stream, not the healthy device.
   expect_ok(there->copy_peer(*healthy, healthy_memory, *device, memory, 8));
-  expect_fails(Code::kUnavailable, "emulated device 0 is lost", there->synchronize(patience()));
+  expect_fails(Code::kUnavailable, "emulated device 0 is lost", there->synchronize(test_timeout()));
   EXPECT_FALSE(healthy->is_lost());
 }
 
@@ -181,13 +182,14 @@ TEST_F(FaultsTest, AFailureMayTakeTheDeviceAlong) {
   const auto other = make_stream(device);
   const Address memory = alloc(*device, 64);
   expect_ok(fill(*stream, memory, 1, 4));
-  expect_ok(stream->synchronize(patience()));
+  expect_ok(stream->synchronize(test_timeout()));
   EXPECT_EQ(device->loss_cause(), Code::kOk);
   const auto gate = close_gate(*other);
   expect_ok(fill(*stream, memory, 2, 4));
-  expect_fails(Code::kDeviceLost, "injected failure of fill 2", stream->synchronize(patience()));
+  expect_fails(Code::kDeviceLost, "injected failure of fill 2",
+               stream->synchronize(test_timeout()));
   EXPECT_EQ(device->loss_cause(), Code::kFailed);
-  expect_fails(Code::kDeviceLost, "injected failure of fill 2", other->synchronize(patience()));
+  expect_fails(Code::kDeviceLost, "injected failure of fill 2", other->synchronize(test_timeout()));
   expect_fails(Code::kDeviceLost, "injected failure of fill 2", fill(*other, memory, 3, 4));
 }
 
@@ -209,7 +211,7 @@ TEST_F(FaultsTest, LostAtTheNthCallOfAnyKind) {
   const auto stream = make_stream(device);
   const Address memory = alloc(*device, 8);
   expect_ok(fill(*stream, memory, 1, 1));
-  expect_fails(Code::kDeviceLost, "injected at fill 1", stream->synchronize(patience()));
+  expect_fails(Code::kDeviceLost, "injected at fill 1", stream->synchronize(test_timeout()));
   const auto at_once = make_faulty("lose:alloc@1");
   Address address = 0;
   expect_fails(Code::kDeviceLost, "injected at alloc 1", at_once->allocate(8, &address));
@@ -221,7 +223,7 @@ TEST_F(FaultsTest, AStallEndsAfterItsTimeOrWhenReleased) {
   const Address memory = alloc(*device, 8);
   const Time before = Clock::now();
   expect_ok(fill(*timed, memory, 1, 2));
-  expect_ok(timed->synchronize(patience()));
+  expect_ok(timed->synchronize(test_timeout()));
   EXPECT_GE(Clock::now() - before, std::chrono::milliseconds(5));
 
   const auto stuck = make_stream(device);
@@ -230,7 +232,7 @@ TEST_F(FaultsTest, AStallEndsAfterItsTimeOrWhenReleased) {
   EXPECT_EQ(stuck->synchronize(Clock::now() + std::chrono::milliseconds(20)).code(),
             Code::kTimedOut);
   expect_ok(fill(*timed, memory, 3, 2));
-  expect_ok(timed->synchronize(patience()));
+  expect_ok(timed->synchronize(test_timeout()));
   // Releases repeatedly: the copy may not have reached its stall yet.
   while (stuck->query().code() == Code::kNotReady) {
     device->release_stalls();
@@ -252,7 +254,7 @@ TEST_F(FaultsTest, AStreamThatStallsForEverCanBeDestroyed) {
     expect_ok(fill(*stalled, memory, 1, 2));
     expect_ok(event.record(*stalled));
     stalled.reset();
-    EXPECT_EQ(event.wait(patience()).code(), Code::kCancelled);
+    EXPECT_EQ(event.wait(test_timeout()).code(), Code::kCancelled);
     EXPECT_EQ(read(*make_stream(device), memory, 2), std::vector<uint32_t>(2, 0xa5a5a5a5));
   }
 }
@@ -262,7 +264,7 @@ TEST_F(FaultsTest, AStallOfALostDeviceEnds) {
   const auto stream = make_stream(device);
   expect_ok(fill(*stream, alloc(*device, 8), 1, 2));
   device->lose("pulled out");
-  expect_fails(Code::kDeviceLost, "pulled out", stream->synchronize(patience()));
+  expect_fails(Code::kDeviceLost, "pulled out", stream->synchronize(test_timeout()));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ void* map(uint64_t size, int protection) {
   return mapped == MAP_FAILED ? nullptr : mapped;
 }
 
-void* map_file(int descriptor, const SharedPlace& place) {
+void* map_file(int descriptor, const SharedFileHandle& place) {
   void* const mapped = mmap(nullptr, place.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
                             descriptor, static_cast<off_t>(place.offset));
   return mapped == MAP_FAILED ? nullptr : mapped;
@@ -55,7 +55,7 @@ const DeviceRange* DeviceRange::get(std::string* out_error) {
 
 std::shared_ptr<Storage> Storage::create(uint64_t size, const std::shared_ptr<SharedFile>& file) {
   if (size > UINT64_MAX - kMargin) return nullptr;
-  std::optional<SharedPlace> place;
+  std::optional<SharedFileHandle> place;
   void* mapped = nullptr;
   if (file == nullptr) {
     mapped = map(size + kMargin, PROT_READ | PROT_WRITE);
@@ -68,7 +68,7 @@ std::shared_ptr<Storage> Storage::create(uint64_t size, const std::shared_ptr<Sh
   return std::shared_ptr<Storage>(new Storage(data, size, file, place));
 }
 
-Status Storage::open(const SharedPlace& place, std::shared_ptr<Storage>* out_storage) {
+Status Storage::open(const SharedFileHandle& place, std::shared_ptr<Storage>* out_storage) {
   if (place.size <= kMargin) {
     return {Code::kInvalidArgument, fmt::format("{} bytes are not in an allocation", place.size)};
   }
@@ -138,17 +138,17 @@ Status Memory::free(Address address) {
   return {};
 }
 
-Status Memory::share(Address address, SharedPlace* out_place) const {
+Status Memory::share(Address address, SharedFileHandle* out_place) const {
   const std::shared_lock lock(mutex_);
   const auto found = device_blocks_.find(address);
   if (found == device_blocks_.end() || found->second.imports != 0) return no_allocation(address);
-  const std::optional<SharedPlace>& place = found->second.storage->place();
+  const std::optional<SharedFileHandle>& place = found->second.storage->place();
   if (!place) return {Code::kUnsupported, "the device's memory is of this process alone"};
   *out_place = *place;
   return {};
 }
 
-Status Memory::import(const SharedPlace& place, Address* out_address) {
+Status Memory::import(const SharedFileHandle& place, Address* out_address) {
   const std::lock_guard lock(mutex_);
   for (auto& [address, block] : device_blocks_) {
     if (block.imports == 0 || block.storage->place() != place) continue;

@@ -59,7 +59,7 @@ class Storage {
                                          const std::shared_ptr<SharedFile>& file = nullptr);
   // Maps the memory that |place|, a handle from another process, names. Returns the status of
   // SharedFile::open, or kOutOfMemory.
-  static Status open(const SharedPlace& place, std::shared_ptr<Storage>* out_storage);
+  static Status open(const SharedFileHandle& place, std::shared_ptr<Storage>* out_storage);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -67,7 +67,7 @@ class Storage {
   uint64_t size() const { return size_; }
   // Returns the handle of the file's piece, margin included; empty for anonymous memory. Memory
   // of another process has a handle, too.
-  const std::optional<SharedPlace>& place() const { return place_; }
+  const std::optional<SharedFileHandle>& place() const { return place_; }
   // Returns whether the margin behind the data is intact. Code of this machine whose accesses are
   // not checked writes here first when it runs past the end. Processes that share the memory share
   // the margin.
@@ -77,12 +77,12 @@ class Storage {
   static constexpr uint64_t kMargin = 4096;
 
   Storage(std::byte* data, uint64_t size, std::shared_ptr<SharedFile> file,
-          const std::optional<SharedPlace>& place)
+          const std::optional<SharedFileHandle>& place)
       : data_(data), size_(size), file_(std::move(file)), place_(place) {}
   std::byte* const data_;
   const uint64_t size_;
   const std::shared_ptr<SharedFile> file_;  // NULL: anonymous, or another process's
-  const std::optional<SharedPlace> place_;
+  const std::optional<SharedFileHandle> place_;
 };
 
 // A contiguous block of memory, and its host address.
@@ -114,10 +114,10 @@ class Memory {
   Status free(Address address);
   // Exports the allocation that begins at |address| as a handle for other processes. Returns
   // kInvalidArgument if no allocation begins there, kUnsupported if the memory is not shareable.
-  Status share(Address address, SharedPlace* out_place) const;
+  Status share(Address address, SharedFileHandle* out_place) const;
   // Maps memory that another process exported, until close_import. Importing |place| again returns
   // the same address and requires one more close_import. Imports do not reduce free_bytes.
-  Status import(const SharedPlace& place, Address* out_address);
+  Status import(const SharedFileHandle& place, Address* out_address);
   // Returns kInvalidArgument if import did not return |address|.
   Status close_import(Address address);
   Status allocate_pinned(uint64_t size, void** out_pointer);

@@ -160,41 +160,41 @@ class SharedMemoryTest : public MemoryTest {
     options.shareable = true;
     return options;
   }
-  SharedPlace share(Address address) const {
-    SharedPlace place = {};
+  SharedFileHandle share(Address address) const {
+    SharedFileHandle place = {};
     expect_ok(owner_->memory().share(address, &place));
     return place;
   }
-  Address import(const SharedPlace& place) const {
+  Address import(const SharedFileHandle& place) const {
     Address address = 0;
-    expect_ok(guest_->memory().import(place, &address));
+    expect_ok(remote_peer_->memory().import(place, &address));
     return address;
   }
   Status resolve_there(Address address, uint64_t size) const {
     std::byte* data = nullptr;
     std::shared_ptr<Storage> keep;
-    return guest_->memory().resolve(address, size, &data, &keep);
+    return remote_peer_->memory().resolve(address, size, &data, &keep);
   }
 
   std::shared_ptr<Device> owner_ = make_device(shareable(0));
-  const std::shared_ptr<Device> guest_ = make_device(shareable(1));
+  const std::shared_ptr<Device> remote_peer_ = make_device(shareable(1));
 };
 
 TEST_F(SharedMemoryTest, BothReachTheSameBytes) {
   alloc(*owner_, 64);
-  alloc(*guest_, 100'000);
+  alloc(*remote_peer_, 100'000);
   const Address here = alloc(*owner_, 5000);
-  const uint64_t free_before = guest_->memory().free_bytes();
+  const uint64_t free_before = remote_peer_->memory().free_bytes();
   const Address there = import(share(here));
   EXPECT_NE(here, there);
-  EXPECT_EQ(guest_->memory().free_bytes(), free_before);
+  EXPECT_EQ(remote_peer_->memory().free_bytes(), free_before);
   const auto on_here = make_stream(owner_);
-  const auto on_there = make_stream(guest_);
+  const auto on_there = make_stream(remote_peer_);
   write(*on_here, here, {1, 2, 3});
-  expect_ok(on_here->synchronize(patience()));
+  expect_ok(on_here->synchronize(test_timeout()));
   EXPECT_EQ(read(*on_there, there, 3), (std::vector<uint32_t>{1, 2, 3}));
   write(*on_there, there + 4, {7});
-  expect_ok(on_there->synchronize(patience()));
+  expect_ok(on_there->synchronize(test_timeout()));
   EXPECT_EQ(read(*on_here, here, 3), (std::vector<uint32_t>{1, 7, 3}));
   expect_ok(resolve_there(there, 5000));
   expect_fails(Code::kIllegalAddress, "reach past", resolve_there(there, 5001));
@@ -204,30 +204,31 @@ TEST_F(SharedMemoryTest, AnImportIsNoAllocation) {
   const Address here = alloc(*owner_, 5000);
   const Address there = import(share(here));
   EXPECT_EQ(import(share(here)), there);
-  SharedPlace place = {};
-  expect_fails(Code::kInvalidArgument, "no allocation", guest_->memory().free(there));
-  expect_fails(Code::kInvalidArgument, "no allocation", guest_->memory().share(there, &place));
+  SharedFileHandle place = {};
+  expect_fails(Code::kInvalidArgument, "no allocation", remote_peer_->memory().free(there));
+  expect_fails(Code::kInvalidArgument, "no allocation",
+               remote_peer_->memory().share(there, &place));
   expect_fails(Code::kInvalidArgument, "no import", owner_->memory().close_import(here));
   expect_fails(Code::kInvalidArgument, "no allocation", owner_->memory().share(here + 256, &place));
   expect_fails(Code::kUnsupported, "alone", device_->memory().share(alloc(*device_, 64), &place));
-  expect_ok(guest_->memory().close_import(there));
+  expect_ok(remote_peer_->memory().close_import(there));
   expect_ok(resolve_there(there, 5000));
-  expect_ok(guest_->memory().close_import(there));
+  expect_ok(remote_peer_->memory().close_import(there));
   expect_fails(Code::kIllegalAddress, "no memory", resolve_there(there, 1));
-  expect_fails(Code::kInvalidArgument, "no import", guest_->memory().close_import(there));
-  EXPECT_EQ(alloc(*guest_, 5000), there) << "its addresses are free";
+  expect_fails(Code::kInvalidArgument, "no import", remote_peer_->memory().close_import(there));
+  EXPECT_EQ(alloc(*remote_peer_, 5000), there) << "its addresses are free";
 }
 
 // Freed memory reads as zeroes, never as a later allocation.
 TEST_F(SharedMemoryTest, MemoryThatIsFreedUnderAnImport) {
   const Address here = alloc(*owner_, 8);
-  const SharedPlace place = share(here);
+  const SharedFileHandle place = share(here);
   const Address there = import(place);
   expect_ok(owner_->memory().free(here));
   EXPECT_EQ(alloc(*owner_, 8), here);
-  const auto stream = make_stream(guest_);
+  const auto stream = make_stream(remote_peer_);
   EXPECT_EQ(read(*stream, there, 2), (std::vector<uint32_t>{0, 0}));
-  Access access(guest_->memory());
+  Access access(remote_peer_->memory());
   std::byte* data = nullptr;
   expect_ok(access.reach(there, 8, &data));
   expect_ok(access.check_margins());
@@ -236,14 +237,15 @@ TEST_F(SharedMemoryTest, MemoryThatIsFreedUnderAnImport) {
   EXPECT_EQ(read(*stream, there, 2), (std::vector<uint32_t>{1, 2}));
   // The file is gone, but the import remains valid.
   EXPECT_EQ(import(place), there);
-  expect_ok(guest_->memory().close_import(there));
-  expect_ok(guest_->memory().close_import(there));
+  expect_ok(remote_peer_->memory().close_import(there));
+  expect_ok(remote_peer_->memory().close_import(there));
   Address again = 0;
-  expect_fails(Code::kUnavailable, "shares no such memory", guest_->memory().import(place, &again));
+  expect_fails(Code::kUnavailable, "shares no such memory",
+               remote_peer_->memory().import(place, &again));
 }
 
 TEST_F(SharedMemoryTest, WhatIsWrittenBehindItShows) {
-  Access access(guest_->memory());
+  Access access(remote_peer_->memory());
   std::byte* data = nullptr;
   expect_ok(access.reach(import(share(alloc(*owner_, 8))), 8, &data));
   data[7] = std::byte{1};
@@ -253,21 +255,25 @@ TEST_F(SharedMemoryTest, WhatIsWrittenBehindItShows) {
 }
 
 TEST_F(SharedMemoryTest, PlacesThatAreNone) {
-  const SharedPlace place = share(alloc(*owner_, 5000));
+  const SharedFileHandle place = share(alloc(*owner_, 5000));
   const auto expect_refused = [&](Code code, const std::string& text, auto change) {
-    SharedPlace lie = place;
+    SharedFileHandle lie = place;
     change(lie);
     Address address = 0;
-    expect_fails(code, text, guest_->memory().import(lie, &address));
+    expect_fails(code, text, remote_peer_->memory().import(lie, &address));
   };
-  expect_refused(Code::kUnavailable, "shares no", [](SharedPlace& lie) { lie.process = -1; });
-  expect_refused(Code::kUnavailable, "shares no", [](SharedPlace& lie) { lie.descriptor = 0; });
-  expect_refused(Code::kUnavailable, "shares no", [](SharedPlace& lie) { ++lie.inode; });
-  expect_refused(Code::kInvalidArgument, "not in", [](SharedPlace& lie) { lie.size = 0; });
-  expect_refused(Code::kInvalidArgument, "not in", [](SharedPlace& lie) { lie.size = 1 << 20; });
-  expect_refused(Code::kInvalidArgument, "not in", [](SharedPlace& lie) { lie.size = UINT64_MAX; });
-  expect_refused(Code::kInvalidArgument, "not in", [](SharedPlace& lie) { lie.offset = 64; });
-  expect_refused(Code::kInvalidArgument, "not in", [](SharedPlace& lie) { lie.offset = 1 << 30; });
+  expect_refused(Code::kUnavailable, "shares no", [](SharedFileHandle& lie) { lie.process = -1; });
+  expect_refused(Code::kUnavailable, "shares no",
+                 [](SharedFileHandle& lie) { lie.descriptor = 0; });
+  expect_refused(Code::kUnavailable, "shares no", [](SharedFileHandle& lie) { ++lie.inode; });
+  expect_refused(Code::kInvalidArgument, "not in", [](SharedFileHandle& lie) { lie.size = 0; });
+  expect_refused(Code::kInvalidArgument, "not in",
+                 [](SharedFileHandle& lie) { lie.size = 1 << 20; });
+  expect_refused(Code::kInvalidArgument, "not in",
+                 [](SharedFileHandle& lie) { lie.size = UINT64_MAX; });
+  expect_refused(Code::kInvalidArgument, "not in", [](SharedFileHandle& lie) { lie.offset = 64; });
+  expect_refused(Code::kInvalidArgument, "not in",
+                 [](SharedFileHandle& lie) { lie.offset = 1 << 30; });
 }
 
 TEST_F(MemoryTest, WhatWasNeverWrittenShows) {

@@ -35,7 +35,7 @@ class PacingTest : public EmulatorTest {
     expect_ok(end.record(stream));
     // Opens the gate, by the chip's clock, after the launch of all work.
     gate->complete_and_notify({}, Clock::now() + device->launch_latency());
-    expect_ok(end.wait(patience()));
+    expect_ok(end.wait(test_timeout()));
     return Event::elapsed_ns(start, end);
   }
   static constexpr uint64_t kMiB = 1 << 20;
@@ -95,8 +95,8 @@ TEST_F(PacingTest, StreamsShareALink) {
   expect_ok(end_a.record(*a));
   expect_ok(end_b.record(*b));
   open(*gate);
-  expect_ok(end_a.wait(patience()));
-  expect_ok(end_b.wait(patience()));
+  expect_ok(end_a.wait(test_timeout()));
+  expect_ok(end_b.wait(test_timeout()));
   const uint64_t both = 8 * kMiB / 2;
   EXPECT_GE(std::max(Event::elapsed_ns(start, end_a), Event::elapsed_ns(start, end_b)), both);
   expect_ok(device->memory().free_pinned(pinned));
@@ -136,7 +136,7 @@ TEST_F(PacingTest, NothingIsDoneBeforeItsTimeAndSleepsDoNotAddUp) {
   const double cpu_before = cpu_ns();
   const Time before = Clock::now();
   open(*gate);
-  expect_ok(end.wait(patience()));
+  expect_ok(end.wait(test_timeout()));
   const auto taken = static_cast<double>(Duration(Clock::now() - before).count());
   const double nominal = kChunks * static_cast<double>(kMiB) / 2;
   EXPECT_GE(taken, nominal);

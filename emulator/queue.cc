@@ -86,12 +86,12 @@ void Queue::push(Command command) {
     commands_.splice(commands_.end(), last);
     waiting_.store(commands_.size());
   }
-  bell_->ring();
+  notifier_->ring();
 }
 
 void Queue::withdraw(StreamState& stream) {
   stream.cancel();
-  bell_->ring();
+  notifier_->ring();
   std::unique_lock lock(mutex_);
   moved_on_.wait(lock, [&] { return current_ != &stream; });
 }
@@ -99,7 +99,7 @@ void Queue::withdraw(StreamState& stream) {
 void Queue::stop() {
   if (!thread_.joinable()) return;
   stopping_.store(true);
-  bell_->ring();
+  notifier_->ring();
   thread_.join();
 }
 
@@ -107,7 +107,7 @@ void Queue::run() {
   // Linux's default timer slack of 50 us is longer than many a command.
   if (device_.is_paced()) prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   while (true) {
-    bell_->wait_until(Time::max(), [this] { return waiting_.load() != 0 || stopping_.load(); });
+    notifier_->wait_until(Time::max(), [this] { return waiting_.load() != 0 || stopping_.load(); });
     Command command;
     {
       const std::lock_guard lock(mutex_);
@@ -176,8 +176,8 @@ Status Queue::await(Command& command) {
   const StreamState& stream = *command.stream;
   Completion& awaited = *command.completion;
   if (!awaited.is_done()) {
-    awaited.notify([bell = bell_](const Status&) { bell->ring(); });
-    bell_->wait_until(Time::max(), [&] { return awaited.is_done() || is_interrupted(stream); });
+    awaited.notify([notifier = notifier_](const Status&) { notifier->ring(); });
+    notifier_->wait_until(Time::max(), [&] { return awaited.is_done() || is_interrupted(stream); });
   }
   // A failure of the awaited work is reported on its own stream; here it only ends the wait.
   if (awaited.is_done()) now_ = std::max(now_, awaited.time());
@@ -191,7 +191,7 @@ Status Queue::inject(const Command& command) {
     const uint64_t generation = device_.stall_generation();
     const Time until =
         injection.stall_for.count() == 0 ? Time::max() : Clock::now() + injection.stall_for;
-    bell_->wait_until(
+    notifier_->wait_until(
         until, [&] { return is_interrupted(stream) || device_.stall_generation() != generation; });
     now_ = std::max(now_, Clock::now());
   }
@@ -215,7 +215,7 @@ Status Queue::perform(Command& command) {
   Status status = inject(command);
   if (!status.ok()) return status;
   Engine& engine = device_.engine(command.work.engine);
-  if (!engine.acquire(stream.priority(), bell_, [&] { return is_interrupted(stream); })) {
+  if (!engine.acquire(stream.priority(), notifier_, [&] { return is_interrupted(stream); })) {
     return interruption(stream);
   }
   const Time begun = Clock::now();

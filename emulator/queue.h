@@ -12,11 +12,11 @@
 #include <random>
 #include <thread>
 
-#include "emulator/bell.h"
 #include "emulator/completion.h"
 #include "emulator/device.h"
 #include "emulator/faults.h"
 #include "emulator/memory.h"
+#include "emulator/notifier.h"
 #include "emulator/status.h"
 
 namespace keel::emulator {
@@ -90,7 +90,7 @@ class Queue {
   // Cancels all commands and joins the thread. Later calls do nothing.
   void stop();
 
-  const std::shared_ptr<Bell>& bell() const { return bell_; }
+  const std::shared_ptr<Notifier>& notifier() const { return notifier_; }
 
  private:
   void run();
@@ -108,11 +108,11 @@ class Queue {
     return stopping_.load() || stream.is_cancelled() || device_.is_lost();
   }
   void sleep_until(Time time, const StreamState& stream) {
-    bell_->wait_until(time, [&] { return is_interrupted(stream); });
+    notifier_->wait_until(time, [&] { return is_interrupted(stream); });
   }
 
   Device& device_;
-  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+  const std::shared_ptr<Notifier> notifier_ = std::make_shared<Notifier>();
   std::mt19937_64 random_;
   Time now_;  // the queue's clock: end of its last command
   std::atomic<bool> stopping_{false};

@@ -19,7 +19,7 @@ class ReferenceKernelTest : public EmulatorTest {
   std::vector<float> floats(const keel_tensor& tensor, size_t count) {
     std::vector<float> values(count);
     expect_ok(stream_->copy_to_host(values.data(), address_of(tensor.data), count * 4));
-    expect_ok(stream_->synchronize(patience()));
+    expect_ok(stream_->synchronize(test_timeout()));
     return values;
   }
   static keel_op_call make_call(keel_op_id op, std::vector<const keel_tensor*>* tensors) {
@@ -68,7 +68,7 @@ TEST_F(ReferenceKernelTest, EmptyTensorsNeedNoMemory) {
   const keel_tensor empty = kit::make_tensor(nullptr, KEEL_FLOAT32, {0});
   std::vector<const keel_tensor*> tensors = {&empty, &empty, &empty};
   expect_ok(launch_reference(*stream_, make_call(KEEL_OP_ADD, &tensors)));
-  expect_ok(stream_->synchronize(patience()));
+  expect_ok(stream_->synchronize(test_timeout()));
 }
 
 TEST_F(ReferenceKernelTest, ATensorBeyondItsMemoryFailsTheStream) {
@@ -76,7 +76,7 @@ TEST_F(ReferenceKernelTest, ATensorBeyondItsMemoryFailsTheStream) {
   a.byte_offset = 4;
   std::vector<const keel_tensor*> tensors = {&a, &a, &a};
   expect_ok(launch_reference(*stream_, make_call(KEEL_OP_ADD, &tensors)));
-  expect_fails(Code::kIllegalAddress, "12 bytes", stream_->synchronize(patience()));
+  expect_fails(Code::kIllegalAddress, "12 bytes", stream_->synchronize(test_timeout()));
 }
 
 TEST_F(ReferenceKernelTest, TakesOnlyWhatTheSchemaAllows) {

@@ -20,7 +20,7 @@ uint64_t whole_pages(uint64_t size) {
   return (size + page_size() - 1) / page_size() * page_size();
 }
 
-bool is_file(const struct stat& status, const SharedPlace& place) {
+bool is_file(const struct stat& status, const SharedFileHandle& place) {
   return S_ISREG(status.st_mode) && status.st_dev == place.device && status.st_ino == place.inode;
 }
 
@@ -45,7 +45,7 @@ SharedFile::~SharedFile() {
   close(descriptor_);
 }
 
-bool SharedFile::extend(uint64_t size, SharedPlace* out_place) {
+bool SharedFile::extend(uint64_t size, SharedFileHandle* out_place) {
   const std::lock_guard lock(mutex_);
   // Growing the file past RLIMIT_FSIZE raises SIGXFSZ, which kills the process.
   struct rlimit limit = {};
@@ -58,12 +58,12 @@ bool SharedFile::extend(uint64_t size, SharedPlace* out_place) {
   return true;
 }
 
-void SharedFile::discard(const SharedPlace& place) {
+void SharedFile::discard(const SharedFileHandle& place) {
   (void)fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   static_cast<off_t>(place.offset), static_cast<off_t>(whole_pages(place.size)));
 }
 
-Status SharedFile::open(const SharedPlace& place, int* out_descriptor) {
+Status SharedFile::open(const SharedFileHandle& place, int* out_descriptor) {
   // Opens the other process's descriptor, which a process of the same user may do. O_PATH first,
   // until the file is verified: opening a device or a pipe can have side effects.
   const std::string path = fmt::format("/proc/{}/fd/{}", place.process, place.descriptor);

@@ -14,7 +14,7 @@ namespace keel::emulator {
 
 // A handle to bytes of a shared file, for other processes of this host. |descriptor| belongs to
 // |process|, which shares the memory, and is valid as long as the device there exists.
-struct SharedPlace {
+struct SharedFileHandle {
   int32_t process;
   int32_t descriptor;
   // Identify the file, to verify the descriptor.
@@ -23,7 +23,7 @@ struct SharedPlace {
   uint64_t offset;
   uint64_t size;
 
-  bool operator==(const SharedPlace&) const = default;
+  bool operator==(const SharedFileHandle&) const = default;
 };
 
 // A memory file that other processes of the same user can map. The file only grows: a process that
@@ -36,15 +36,15 @@ class SharedFile {
   // Opens the file that |place|, a handle from another process, names; the caller closes the
   // descriptor. Returns kUnavailable if the process or its file cannot be reached, kInvalidArgument
   // if |place| is not inside a shared file.
-  static Status open(const SharedPlace& place, int* out_descriptor);
+  static Status open(const SharedFileHandle& place, int* out_descriptor);
   ~SharedFile();
   SharedFile(const SharedFile&) = delete;
   SharedFile& operator=(const SharedFile&) = delete;
 
   // Adds |size| zero bytes. Returns false if the system does not let the file grow.
-  bool extend(uint64_t size, SharedPlace* out_place);
+  bool extend(uint64_t size, SharedFileHandle* out_place);
   // Returns the memory of a piece from extend to the system.
-  void discard(const SharedPlace& place);
+  void discard(const SharedFileHandle& place);
 
  private:
   explicit SharedFile(int descriptor) : descriptor_(descriptor) {}

@@ -38,7 +38,7 @@ TEST_P(StreamTest, MovesBytesEachWay) {
   const Address there = alloc(*peer, words.size() * 4);
   EXPECT_EQ(there, a);
   expect_ok(stream_->copy_peer(*peer, there, *device_, b, words.size() * 4));
-  expect_ok(stream_->synchronize(patience()));
+  expect_ok(stream_->synchronize(test_timeout()));
   EXPECT_EQ(read(*make_stream(peer), there, words.size()), words);
 }
 
@@ -50,7 +50,7 @@ TEST_P(StreamTest, FillsWithEveryPatternSize) {
     expect_ok(stream_->fill(memory, "\0", 1, 4096));
     expect_ok(stream_->fill(memory + 8, pattern, size, 4000));
     expect_ok(stream_->copy_to_host(got.data(), memory, got.size()));
-    expect_ok(stream_->synchronize(patience()));
+    expect_ok(stream_->synchronize(test_timeout()));
     for (size_t i = 0; i < got.size(); ++i) {
       ASSERT_EQ(got[i], i < 8 || i >= 4008 ? 0 : pattern[i % size]) << size << " " << i;
     }
@@ -67,12 +67,12 @@ TEST_P(StreamTest, AnIllegalAccessFailsItsStreamAndNoOther) {
   expect_ok(fill(*stream_, memory + 60, 2, 2));  // 4 bytes too far
   write(*stream_, memory, {3});
   expect_ok(behind.record(*stream_));
-  expect_fails(Code::kIllegalAddress, "8 bytes at 0x", stream_->synchronize(patience()));
+  expect_fails(Code::kIllegalAddress, "8 bytes at 0x", stream_->synchronize(test_timeout()));
   for (int again = 0; again < 2; ++again) {
     expect_fails(Code::kIllegalAddress, "reach past the allocation of 64", stream_->query());
     expect_fails(Code::kIllegalAddress, "reach past", behind.query());
   }
-  expect_ok(before.wait(patience()));
+  expect_ok(before.wait(test_timeout()));
   EXPECT_EQ(read(*other, memory, 1), std::vector<uint32_t>{1}) << "what was behind it ran";
 }
 
@@ -127,13 +127,13 @@ TEST_P(StreamTest, AWaitKeepsTheRecordItWasMadeFor) {
   expect_ok(event.record(*stream_));
   const auto waiter = make_stream(device_);
   expect_ok(event.hold_back(*waiter));
-  expect_ok(waiter->synchronize(patience()));
+  expect_ok(waiter->synchronize(test_timeout()));
   const auto gate = close_gate(*gated);
   expect_ok(event.record(*gated));
   EXPECT_EQ(event.query().code(), Code::kNotReady);
   EXPECT_EQ(event.wait(Clock::now()).code(), Code::kTimedOut);
   open(*gate);
-  expect_ok(event.wait(patience()));
+  expect_ok(event.wait(test_timeout()));
 }
 
 TEST_P(StreamTest, NotifiesOnceWhetherDoneFailedOrDoneAlready) {
@@ -149,13 +149,13 @@ TEST_P(StreamTest, NotifiesOnceWhetherDoneFailedOrDoneAlready) {
   event.notify(count);
   EXPECT_EQ(calls, 0);
   open(*gate);
-  expect_ok(stream_->synchronize(patience()));
-  expect_ok(event.wait(patience()));
+  expect_ok(stream_->synchronize(test_timeout()));
+  expect_ok(event.wait(test_timeout()));
   event.notify(count);
   expect_ok(fill(*stream_, 0, 1, 1));
   expect_ok(event.record(*stream_));
   event.notify(count);
-  EXPECT_EQ(stream_->synchronize(patience()).code(), Code::kIllegalAddress);
+  EXPECT_EQ(stream_->synchronize(test_timeout()).code(), Code::kIllegalAddress);
   device_->close();  // joins the calling threads
   stream_.reset();
   EXPECT_EQ(calls, 3);
@@ -169,9 +169,9 @@ TEST_P(StreamTest, DestroyingAStreamThatHangs) {
   const auto gate = close_gate(*hanging);
   expect_ok(event.record(*hanging));
   hanging.reset();
-  expect_fails(Code::kCancelled, "destroyed", event.wait(patience()));
+  expect_fails(Code::kCancelled, "destroyed", event.wait(test_timeout()));
   expect_ok(fill(*stream_, alloc(*device_, 4), 1, 1));
-  expect_ok(stream_->synchronize(patience()));
+  expect_ok(stream_->synchronize(test_timeout()));
 }
 
 TEST_P(StreamTest, ThreadsOnStreamsOfTheirOwn) {
@@ -184,7 +184,7 @@ TEST_P(StreamTest, ThreadsOnStreamsOfTheirOwn) {
         Event event(device_);
         expect_ok(fill(*stream, memory, t * 1000 + i, 100));
         expect_ok(event.record(*stream));
-        expect_ok(event.wait(patience()));
+        expect_ok(event.wait(test_timeout()));
         EXPECT_EQ(read(*stream, memory, 100), std::vector<uint32_t>(100, t * 1000 + i));
         expect_ok(device_->memory().free(memory));
       }
@@ -215,7 +215,7 @@ TEST_F(SingleQueueTest, ABlockedWaitHoldsUpTheOtherStreams) {
   EXPECT_EQ(other->synchronize(Clock::now() + std::chrono::milliseconds(20)).code(),
             Code::kTimedOut);
   open(*gate);
-  expect_ok(other->synchronize(patience()));
+  expect_ok(other->synchronize(test_timeout()));
 }
 
 TEST_F(SingleQueueTest, WithQueuesOfTheirOwnTheyGoOn) {
@@ -224,7 +224,7 @@ TEST_F(SingleQueueTest, WithQueuesOfTheirOwnTheyGoOn) {
   const auto other = make_stream(device);
   const auto gate = close_gate(*blocked);
   expect_ok(fill(*other, alloc(*device, 4), 1, 1));
-  expect_ok(other->synchronize(patience()));
+  expect_ok(other->synchronize(test_timeout()));
   open(*gate);
 }
 

@@ -65,8 +65,8 @@ struct Here {
 class Team {
  public:
   Team(Here& here, Bytes& bytes) : here_(here), bytes_(bytes) {
-    keel::Meeting meeting;
-    meeting.attendees = {keel::fuzz::introduce_self(0, "cpu:0"), here.peer.attendee};
+    keel::Rendezvous rendezvous;
+    rendezvous.attendees = {keel::fuzz::introduce_self(0, "cpu:0"), here.peer.peer_info};
     FileDescriptor file;
     require(keel::ControlSegment::create(kWorld, bytes.one_in(2), &file), "create");
     require(keel::ControlSegment::map(file, &theirs_), "map");
@@ -77,8 +77,8 @@ class Team {
         mmap(nullptr, bytes_mapped_, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
     if (raw == MAP_FAILED) std::abort();
     raw_ = static_cast<uint8_t*>(raw);
-    meeting.segment = std::move(file);
-    require(keel::Team::join(meeting, /*rank=*/0, &team_), "join");
+    rendezvous.segment = std::move(file);
+    require(keel::Team::join(rendezvous, /*rank=*/0, &team_), "join");
     theirs_->set_chunk_bytes(kChunk);
   }
   ~Team() { munmap(raw_, bytes_mapped_); }
@@ -88,18 +88,18 @@ class Team {
   void run() {
     const std::atomic<bool> never{false};
     keel::RankContext context(team_, 0, here_.device, /*forbid_alias=*/bytes_.one_in(2));
-    context.make_stage();
-    const keel::Surroundings surroundings = {kWorld, context.any_staged(),
-                                             context.segment().crowded()};
-    require(keel::Selection::make({}, surroundings, &built_in_), "make");
+    context.make_staging();
+    const keel::SelectionKey selection_key = {kWorld, context.any_staged(),
+                                              context.segment().oversubscribed()};
+    require(keel::Selection::make({}, selection_key, &built_in_), "make");
     keel::Runner runner(context);
     static keel::FlightRecorder::Entry entry;
     // Rank 1 has already arrived and finished, unless the fuzzer overwrites this.
-    if (!theirs_->crowded()) theirs_->arrive(1, UINT64_MAX / 2);
+    if (!theirs_->oversubscribed()) theirs_->arrive(1, UINT64_MAX / 2);
     theirs_->publish_done(1, UINT64_MAX / 2, true);
     constexpr uint32_t kMostOperations = 6;
     for (uint32_t i = 0; i < kMostOperations && !bytes_.empty(); ++i) {
-      keel::Patience patience(kTimeoutNs, never);
+      keel::WaitContext wait_context(kTimeoutNs, never);
       Status status;
       if (bytes_.one_in(8)) {
         keel::Fingerprint split;
@@ -108,19 +108,20 @@ class Team {
         write_over(context.sequence);
         std::shared_ptr<keel::Team> part;
         uint32_t rank = 0;
-        status = keel::split_team(context, bytes_.below(3) - 1, 0, false, patience, &part, &rank);
+        status =
+            keel::split_team(context, bytes_.below(3) - 1, 0, false, wait_context, &part, &rank);
         if (part && rank >= part->world()) __builtin_trap();
       } else {
         keel::Request request;
         if (!draw(&request)) continue;
         request.print = request.fingerprint();
         if (request.collective == KEEL_SEND_RECV) {
-          write_mails(request);
+          write_slots(request);
         } else {
           post(request.print, request, context.sequence);
         }
         write_over(context.sequence);
-        status = runner.run(request, {}, &entry, patience);
+        status = runner.run(request, {}, &entry, wait_context);
       }
       if (!status.ok() && *status.text() == '\0') __builtin_trap();
       if (theirs_->failed()) return;
@@ -170,8 +171,8 @@ class Team {
     return true;
   }
 
-  keel::Place place() {
-    keel::Place place;
+  keel::MemHandle place() {
+    keel::MemHandle place;
     place.device = here_.peer.object.device;
     place.inode = here_.peer.object.inode;
     place.offset = bytes_.one_in(4) ? bytes_.word() : 0;
@@ -180,7 +181,7 @@ class Team {
 
   // Writes the descriptor that a rank 1 with the same call would publish.
   void post(const keel::Fingerprint& fingerprint, const keel::Request& request, uint64_t sequence) {
-    keel::Post& own = theirs_->post(1, sequence);
+    keel::OperationDescriptor& own = theirs_->post(1, sequence);
     own.fingerprint = fingerprint;
     own.factor = bytes_.one_in(4) ? static_cast<double>(bytes_.word()) * 0.5 : 1;
     own.status = KEEL_OK;
@@ -198,30 +199,30 @@ class Team {
     if (bytes_.one_in(8)) {
       // An address that also exists in the forked process, or an invalid one.
       static const char there[1 << 16] = {};
-      own.flags |= keel::Post::kSendAttached;
+      own.flags |= keel::OperationDescriptor::kSendAttached;
       own.send.address = reinterpret_cast<uint64_t>(there) + (bytes_.one_in(4) ? bytes_.word() : 0);
     }
-    theirs_->publish_post(1, sequence);
-    if (theirs_->crowded()) {
+    theirs_->publish_descriptor(1, sequence);
+    if (theirs_->oversubscribed()) {
       for (uint32_t i = bytes_.below(4); i < 4; ++i) theirs_->arrive(1, ++step_);
     }
   }
-  void write_mails(const keel::Request& request) {
+  void write_slots(const keel::Request& request) {
     for (const keel::Transfer& transfer : request.transfers) {
       if (transfer.sends) {
-        theirs_->mail(0, 1, sent_).answered.store(sent_ + 1);
+        theirs_->slot(0, 1, sent_).answered.store(sent_ + 1);
         ++sent_;
         continue;
       }
-      keel::Mail& mail = theirs_->mail(1, 0, received_);
-      mail.available.store(bytes_.below(5));
-      mail.count = transfer.count;
-      mail.dtype = transfer.dtype;
-      mail.flags = bytes_.below(2);
-      mail.status = KEEL_OK;
-      mail.memory_epoch = 0;
-      mail.send = place();
-      mail.sequence.store(received_ + 1);
+      keel::PointToPointSlot& slot = theirs_->slot(1, 0, received_);
+      slot.available.store(bytes_.below(5));
+      slot.count = transfer.count;
+      slot.dtype = transfer.dtype;
+      slot.flags = bytes_.below(2);
+      slot.status = KEEL_OK;
+      slot.memory_epoch = 0;
+      slot.send = place();
+      slot.sequence.store(received_ + 1);
       ++received_;
     }
   }
@@ -233,15 +234,15 @@ class Team {
       switch (bytes_.below(6)) {
         case 0:
           at = reinterpret_cast<uint8_t*>(&theirs_->post(1, sequence)) +
-               bytes_.below(sizeof(keel::Post));
+               bytes_.below(sizeof(keel::OperationDescriptor));
           break;
         case 1:
-          at = reinterpret_cast<uint8_t*>(&theirs_->mail(1, 0, 0)) +
-               bytes_.below(2 * sizeof(keel::Mail));
+          at = reinterpret_cast<uint8_t*>(&theirs_->slot(1, 0, 0)) +
+               bytes_.below(2 * sizeof(keel::PointToPointSlot));
           break;
         case 2:
-          at = reinterpret_cast<uint8_t*>(&theirs_->mail(0, 1, 0)) +
-               bytes_.below(2 * sizeof(keel::Mail));
+          at = reinterpret_cast<uint8_t*>(&theirs_->slot(0, 1, 0)) +
+               bytes_.below(2 * sizeof(keel::PointToPointSlot));
           break;
         case 3:
           at = reinterpret_cast<uint8_t*>(theirs_->layout(1)) + bytes_.below(32);

@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "collectives/islands/islands.h"
+#include "collectives/hierarchical/hierarchical.h"
 #include "collectives/runner.h"
 #include "core/api.h"
 #include "fuzz/bytes.h"
@@ -72,81 +72,81 @@ class Team {
         world_(2 + bytes.below(4)),
         self_(bytes.below(world_)),
         are_apart_(bytes.one_in(2)) {
-    keel::Meeting meeting;
+    keel::Rendezvous rendezvous;
     for (uint32_t rank = 0; rank < world_; ++rank) {
-      keel::Attendee attendee = here.peer.attendee;
-      if (rank == self_) attendee = keel::fuzz::introduce_self(rank, kDevices[0]);
-      attendee.rank = rank;
+      keel::PeerInfo peer_info = here.peer.peer_info;
+      if (rank == self_) peer_info = keel::fuzz::introduce_self(rank, kDevices[0]);
+      peer_info.rank = rank;
       auto why = NativeOffer::Why::kOffered;
       if (rank != self_) {
-        attendee.device = kDevices[bytes.usually(1 + rank % 4, 4, std::size(kDevices))];
+        peer_info.device = kDevices[bytes.usually(1 + rank % 4, 4, std::size(kDevices))];
         // The emulated chip's library only reaches ranks of one process. Ranks of one process trust
         // addresses in descriptors, so these descriptors contain none.
-        if (!bytes.one_in(4)) attendee.process = keel::ShareServer::get().token();
+        if (!bytes.one_in(4)) peer_info.process = keel::MemHandleServer::get().token();
         why = static_cast<NativeOffer::Why>(bytes.usually(1, 4, 4));
       }
-      attendee.flags = keel::Team::kNoAlias | static_cast<uint32_t>(why)
-                                                  << keel::Team::kNativeShift;
-      meeting.attendees.push_back(std::move(attendee));
+      peer_info.flags = keel::Team::kNoAlias | static_cast<uint32_t>(why)
+                                                   << keel::Team::kNativeShift;
+      rendezvous.attendees.push_back(std::move(peer_info));
     }
     FileDescriptor file;
     require(ControlSegment::create(world_, bytes.one_in(2), &file), "create");
     require(ControlSegment::map(file, &theirs_), "map");
-    meeting.segment = std::move(file);
-    require(keel::Team::join(meeting, self_, &team_), "join");
+    rendezvous.segment = std::move(file);
+    require(keel::Team::join(rendezvous, self_, &team_), "join");
     theirs_->set_chunk_bytes(4096);
   }
 
   void run() {
-    if (!keel::Islands::may_form(*team_)) return;
+    if (!keel::Hierarchical::may_form(*team_)) return;
     const std::atomic<bool> never{false};
     keel::RankContext context(team_, self_, here_.device, /*forbid_alias=*/false);
-    context.make_stage();
+    context.make_staging();
     for (uint32_t rank = 0; rank < world_; ++rank) {
       if (rank == self_) continue;
       theirs_->publish_done(rank, UINT64_MAX / 2, false);
       put_offer(theirs_->eager(rank, 0), rank);
     }
-    const keel::IslandPlan expected = plan_of_offers();
+    const keel::HierarchicalPlan expected = plan_of_offers();
     for (uint32_t rank = 0; rank < world_; ++rank) {
       if (rank != self_) post_all(rank, expected);
     }
-    keel::Patience patience(kTimeoutNs, never);
-    std::unique_ptr<keel::Islands> islands;
-    const Status formed = keel::Islands::form(context, here_.device, /*forbid_alias=*/false,
-                                              nullptr, patience, &islands);
+    keel::WaitContext wait_context(kTimeoutNs, never);
+    std::unique_ptr<keel::Hierarchical> islands;
+    const Status formed = keel::Hierarchical::form(context, here_.device, /*forbid_alias=*/false,
+                                                   nullptr, wait_context, &islands);
     if (formed.ok() != (islands != nullptr)) __builtin_trap();
     if (!formed.ok() && *formed.text() == '\0') __builtin_trap();
     if (!islands) return;
     check(*islands->plan());
     keel::Request request = draw();
-    if (islands->takes(request)) (void)islands->run(request, patience);
+    if (islands->takes(request)) (void)islands->run(request, wait_context);
     std::vector<keel::Part> parts(1 + bytes_.below(2));
     for (uint32_t rank = 0; rank < world_; ++rank) {
       keel::Part& part = parts[bytes_.below(static_cast<uint32_t>(parts.size()))];
       part.ranks.push_back(rank);
       part.flags.push_back(bytes_.below(16));
     }
-    std::unique_ptr<keel::Island> island;
-    (void)islands->split(here_.device, parts, {}, kTimeoutNs, patience, &island);
+    std::unique_ptr<keel::NativeGroup> island;
+    (void)islands->split(here_.device, parts, {}, kTimeoutNs, wait_context, &island);
   }
 
  private:
   // Writes the rank's contributions to all possible exchanges before this rank reads any.
   // Contributions larger than a descriptor share two slots, so later exchanges find the earlier
   // contents: an id that was not inherited is also the code of a successful rank.
-  void post_all(uint32_t rank, const keel::IslandPlan& expected) {
+  void post_all(uint32_t rank, const keel::HierarchicalPlan& expected) {
     put_id(theirs_->eager(rank, 1));
-    for (uint64_t sequence = 0; sequence < ControlSegment::kPosts; ++sequence) {
-      keel::Post& post = theirs_->post(rank, sequence);
+    for (uint64_t sequence = 0; sequence < ControlSegment::kDescriptors; ++sequence) {
+      keel::OperationDescriptor& post = theirs_->post(rank, sequence);
       post.fingerprint = {};
-      // Islands, then their lanes, then the results of these.
+      // Hierarchical, then their lanes, then the results of these.
       const bool splits = sequence >= 3 && sequence < 6;
       post.fingerprint.collective = splits ? keel::kSplitCollective : keel::kIslandsCollective;
       if (bytes_.one_in(16)) post.fingerprint.collective = bytes_.byte();
       post.status = KEEL_OK;
       put_small(post.small, sequence, rank, expected);
-      theirs_->publish_post(rank, sequence);
+      theirs_->publish_descriptor(rank, sequence);
     }
   }
   void put_offer(uint8_t* place, uint32_t rank) {
@@ -184,40 +184,40 @@ class Team {
     write_over(place, sizeof(id));
   }
   // The plan as this rank will compute it.
-  keel::IslandPlan plan_of_offers() {
+  keel::HierarchicalPlan plan_of_offers() {
     std::vector<keel::NativeRank> ranks(world_);
     for (uint32_t rank = 0; rank < world_; ++rank) {
-      const keel::Attendee& attendee = team_->attendee(rank);
+      const keel::PeerInfo& peer_info = team_->peer_info(rank);
       ranks[rank].why =
-          static_cast<NativeOffer::Why>(attendee.flags >> keel::Team::kNativeShift & 3);
-      ranks[rank].process = attendee.process;
-      ranks[rank].device = attendee.device;
+          static_cast<NativeOffer::Why>(peer_info.flags >> keel::Team::kNativeShift & 3);
+      ranks[rank].process = peer_info.process;
+      ranks[rank].device = peer_info.device;
       ranks[rank].offer = here_.offer;
       if (rank == self_) continue;
       std::memcpy(&ranks[rank].offer, theirs_->eager(rank, 0), sizeof(NativeOffer));
     }
-    return keel::IslandPlan(std::move(ranks));
+    return keel::HierarchicalPlan(std::move(ranks));
   }
   // Writes a code, or an object to fetch. A rank's lane, and its index in the lane, mostly follow
   // from the offers.
   void put_small(uint8_t* place, uint64_t sequence, uint32_t rank,
-                 const keel::IslandPlan& expected) {
+                 const keel::HierarchicalPlan& expected) {
     constexpr uint64_t kChoice = 3;
     if (sequence == kChoice) {
       const uint32_t index = expected.index_of(rank);
       const std::array<int32_t, 2> choice = {
           index < expected.lanes() ? static_cast<int32_t>(index) : KEEL_NO_COLOR,
           static_cast<int32_t>(expected.island_of(rank))};
-      std::memset(place, 0, sizeof(keel::Post::small));
+      std::memset(place, 0, sizeof(keel::OperationDescriptor::small));
       std::memcpy(place, choice.data(), sizeof(choice));
       if (bytes_.one_in(4)) write_over(place, sizeof(choice));
       return;
     }
-    std::memset(place, 0, sizeof(keel::Post::small));
+    std::memset(place, 0, sizeof(keel::OperationDescriptor::small));
     if (sequence == kChoice + 1) {
       std::memcpy(place, &here_.peer.object, sizeof(here_.peer.object));
     }
-    if (bytes_.one_in(4)) write_over(place, sizeof(keel::Post::small));
+    if (bytes_.one_in(4)) write_over(place, sizeof(keel::OperationDescriptor::small));
   }
   void write_over(uint8_t* place, uint64_t size) {
     for (uint32_t i = bytes_.below(3); i != 0; --i) {
@@ -228,7 +228,7 @@ class Team {
   }
 
   // Every rank is in one island, at its index there, whatever the others wrote.
-  void check(const keel::IslandPlan& plan) {
+  void check(const keel::HierarchicalPlan& plan) {
     uint64_t ranks = 0;
     for (const std::vector<uint32_t>& island : plan.islands()) {
       ranks += island.size();

@@ -30,33 +30,33 @@ SilentPeer start_silent_peer() {
     FileDescriptor file(memfd_create("keel-fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (ftruncate(file.get(), SilentPeer::kMemory) != 0) std::abort();
     fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK);
-    ShareServer& server = ShareServer::get();
+    MemHandleServer& server = MemHandleServer::get();
     require(server.publish(std::move(file), &peer.object), "publish");
-    peer.attendee.process = server.token();
+    peer.peer_info.process = server.token();
     const bool said =
         write(ends[1], &peer.object, sizeof(peer.object)) == sizeof(peer.object) &&
-        write(ends[1], &peer.attendee.process, sizeof(ProcessToken)) == sizeof(ProcessToken);
+        write(ends[1], &peer.peer_info.process, sizeof(ProcessToken)) == sizeof(ProcessToken);
     while (said) pause();
     _exit(1);
   }
   if (pid < 0 || read(ends[0], &peer.object, sizeof(peer.object)) != sizeof(peer.object) ||
-      read(ends[0], &peer.attendee.process, sizeof(ProcessToken)) != sizeof(ProcessToken)) {
+      read(ends[0], &peer.peer_info.process, sizeof(ProcessToken)) != sizeof(ProcessToken)) {
     std::abort();
   }
   close(ends[0]);
   close(ends[1]);
-  peer.attendee.rank = 1;
-  peer.attendee.pid = pid;
-  peer.attendee.device = "cpu:0";
-  require(process_start_time(pid, &peer.attendee.start_time), "process_start_time");
+  peer.peer_info.rank = 1;
+  peer.peer_info.pid = pid;
+  peer.peer_info.device = "cpu:0";
+  require(process_start_time(pid, &peer.peer_info.start_time), "process_start_time");
   return peer;
 }
 
-Attendee introduce_self(uint32_t rank, const char* device) {
-  Attendee self;
+PeerInfo introduce_self(uint32_t rank, const char* device) {
+  PeerInfo self;
   self.rank = rank;
   self.pid = getpid();
-  self.process = ShareServer::get().token();
+  self.process = MemHandleServer::get().token();
   self.device = device;
   return self;
 }

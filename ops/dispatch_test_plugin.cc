@@ -36,7 +36,7 @@ keel_status device_info(keel_plugin_instance*, uint32_t, keel_device_info* out_i
   kit::copy_text(out_info->name, "dispatch test device");
   out_info->type = KEEL_DEVICE_OTHER;
   out_info->numa_node = -1;
-  out_info->claims = KEEL_CLAIM_PINNED;
+  out_info->capabilities = KEEL_CAPABILITY_PINNED;
   out_info->alignment = kAlignment;
   out_info->copy_alignment = 1;
   return KEEL_OK;

@@ -164,7 +164,7 @@ Status run_fallback(const Ref<Stream>& stream, const Candidate& fallback,
     KEEL_RETURN_IF_ERROR(staged.stage(moved.output(o), reads, /*writes=*/true));
   }
   Ref<Stream> cpu;
-  KEEL_RETURN_IF_ERROR(stream->leg(*fallback.device, &cpu));
+  KEEL_RETURN_IF_ERROR(stream->helper_stream(*fallback.device, &cpu));
   KEEL_RETURN_IF_ERROR(staged.copy_in(stream));
   Ref<EventRecord> copied;
   KEEL_RETURN_IF_ERROR(stream->fence(&copied));

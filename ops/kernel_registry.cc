@@ -2,7 +2,7 @@
 #include "ops/kernel_registry.h"
 
 #include "core/runtime.h"
-#include "ops/checked_calls.h"
+#include "ops/call_cache.h"
 #include "ops/schema.h"
 
 namespace keel::ops {
@@ -46,7 +46,7 @@ Status KernelRegistry::add(const keel_custom_kernel& kernel) {
   added->next = head;
   kernels_.push_back(std::move(added));
   heads_[kernel.op].store(kernels_.back().get(), std::memory_order_release);
-  CheckedCalls::forget_all();  // may beat the kernels chosen so far
+  OpCallCache::forget_all();  // may beat the kernels chosen so far
   return {};
 }
 
@@ -54,7 +54,7 @@ void KernelRegistry::clear() {
   std::lock_guard lock(mutex_);
   for (auto& head : heads_) head.store(nullptr, std::memory_order_release);
   kernels_.clear();
-  CheckedCalls::forget_all();
+  OpCallCache::forget_all();
 }
 
 }  // namespace keel::ops

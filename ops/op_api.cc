@@ -4,7 +4,7 @@
 
 #include "core/api.h"
 #include "core/profiler.h"
-#include "ops/checked_calls.h"
+#include "ops/call_cache.h"
 #include "ops/dispatch.h"
 #include "ops/kernel_registry.h"
 #include "ops/schema.h"
@@ -22,10 +22,10 @@ using keel::return_text;
 using keel::Status;
 using keel::Stream;
 using keel::ops::Candidate;
-using keel::ops::CheckedCalls;
 using keel::ops::explain_selection;
 using keel::ops::FallbackPolicy;
 using keel::ops::KernelRegistry;
+using keel::ops::OpCallCache;
 using keel::ops::run_op;
 
 namespace {
@@ -39,7 +39,7 @@ Status check_layout(const keel_op_call* call) {
 }
 
 // The slow path of keel_op_run, for any call.
-keel_status run_in_full(keel_stream stream, const keel_op_call* call) {
+keel_status run_slow_path(keel_stream stream, const keel_op_call* call) {
   return api_call([&]() -> Status {
     KEEL_REQUIRE(call)
     keel::EpochSection section;
@@ -50,14 +50,14 @@ keel_status run_in_full(keel_stream stream, const keel_op_call* call) {
     const keel::ops::Schema* schema = profiled ? keel::ops::find_schema(call->op) : nullptr;
     keel::EnqueueCall enqueue(schema == nullptr ? "unknown operator" : schema->name, device,
                               stream);
-    const uint64_t generation = CheckedCalls::generation();
+    const uint64_t generation = OpCallCache::generation();
     Candidate best;
     Status status = choose_kernel(device, *call, &best);
     if (!status.ok()) return enqueue.end(std::move(status));
     if (is_ready(best)) {
       // A custom kernel that declined the call may accept it the next time.
       if (KernelRegistry::get().first(call->op) == nullptr) {
-        CheckedCalls::remember(generation, device, *call);
+        OpCallCache::remember(generation, device, *call);
       }
       return enqueue.end(submit_kernel(*found, best, *call));
     }
@@ -71,11 +71,11 @@ keel_status run_in_full(keel_stream stream, const keel_op_call* call) {
 
 keel_status keel_op_run(keel_stream stream, const keel_op_call* call) {
   // Fast path: this thread has made the same call before.
-  const auto usual = [&](const keel::epoch::Participant& thread, keel_status* out_status) {
+  const auto usual = [&](const keel::epoch::EpochRecord& thread, keel_status* out_status) {
     Stream* found = keel::Runtime::opened().stream_handles().peek(stream.id);
     if (found == nullptr || call == nullptr) return false;
     Device& device = found->device();
-    if (!CheckedCalls::contain(thread, device, *call)) return false;
+    if (!OpCallCache::contain(thread, device, *call)) return false;
     const auto run = [&](keel_plugin_stream* native) {
       return device.op_table()->run(native, call, /*workspace=*/nullptr);
     };
@@ -85,7 +85,7 @@ keel_status keel_op_run(keel_stream stream, const keel_op_call* call) {
     }
     return true;
   };
-  return keel::api_short_call(usual, [&] { return run_in_full(stream, call); });
+  return keel::api_short_call(usual, [&] { return run_slow_path(stream, call); });
 }
 
 keel_status keel_op_plan_get(keel_device device, const keel_op_call* call, keel_op_plan* out_plan) {

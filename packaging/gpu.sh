@@ -252,8 +252,8 @@ esac
 chip=$(awk '/^[^ ]/ { if (found) exit; text = "" } { text = text $0 "\n" }
   /^cuda:0 / || /^  also    cuda:0,/ { found = 1 } END { if (found) printf "%s", text }' \
   <<<"$devices")
-claims=$(awk '/^cuda:0 / || /^  also    cuda:0,/ { found = 1 }
-  found && /^  claims/ { print; exit }' <<<"$devices")
+capabilities=$(awk '/^cuda:0 / || /^  also    cuda:0,/ { found = 1 }
+  found && /^  capabilities/ { print; exit }' <<<"$devices")
 gpu_vulkan=$(grep -oE '(^|^  also    )vulkan:[0-9]+' <<<"$chip" | grep -oE 'vulkan:[0-9]+' | head -n 1)
 # For what takes chips of several backends, another way through Vulkan will do.
 any_vulkan=${gpu_vulkan:-$(grep -oE '^vulkan:[0-9]+' <<<"$devices" | head -n 1)}
@@ -293,7 +293,7 @@ sanitizer() {
     skip sanitizer "compute-sanitizer sees the code of real GPUs alone"
   elif [[ ! $program ]]; then
     skip sanitizer "compute-sanitizer is not here"
-  elif [[ ,${claims// /,}, != *,ops,* ]]; then
+  elif [[ ,${capabilities// /,}, != *,ops,* ]]; then
     skip sanitizer "the backend has no operators of its own"
   else
     # Conformance makes calls that have to fail: only what kernels do is looked at. The first of

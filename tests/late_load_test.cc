@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kPatience = 60'000'000'000;
+constexpr int64_t kTestTimeout = 60'000'000'000;
 
 // Loads copies of a library that needs 8 bytes of that room until there are none. Returns what
 // the loader says then.
@@ -83,7 +83,7 @@ TEST_F(LateLoadTest, WhereThereIsNoStaticRoomLeft) {
       EXPECT_EQ(copy(stream, KEEL_HOST, &read, device, memory, sizeof(read)), KEEL_OK);
       EXPECT_EQ(find<decltype(keel_event_record)>("keel_event_record")(event, stream), KEEL_OK);
     }
-    EXPECT_EQ(find<decltype(keel_event_wait)>("keel_event_wait")(event, kPatience), KEEL_OK);
+    EXPECT_EQ(find<decltype(keel_event_wait)>("keel_event_wait")(event, kTestTimeout), KEEL_OK);
     EXPECT_EQ(find<decltype(keel_event_query)>("keel_event_query")(event), KEEL_OK);
     EXPECT_EQ(read, written);
     EXPECT_EQ(find<decltype(keel_event_query)>("keel_event_query")({7}), KEEL_INVALID_HANDLE);

@@ -65,7 +65,7 @@ TEST(CpuDevice, DescribesItself) {
   EXPECT_TRUE(architecture == "avx512" || architecture == "avx2" || architecture == "generic");
   EXPECT_EQ(info.compute_units, 3u);
   EXPECT_GE(info.alignment, 64u);
-  EXPECT_EQ((info.claims & KEEL_CLAIM_HOST_ALIAS) != 0, !guarded());
+  EXPECT_EQ((info.capabilities & KEEL_CAPABILITY_HOST_ALIAS) != 0, !guarded());
   EXPECT_EQ(plugin().device->info(machine.instance(), 2, &info), KEEL_NOT_FOUND);
 
   uint64_t free = 0, total = 0;

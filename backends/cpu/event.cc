@@ -18,7 +18,7 @@ void Wakeups::deliver(keel_status status) {
 
 void Event::complete(keel_status status, Wakeups* out_wakeups) {
   if (timing_) completed_at_ = Clock::now();
-  ParkingLot::Place& place = place_;  // a waiter may free |this| after the unlock
+  ParkingLot::Slot& place = place_;  // a waiter may free |this| after the unlock
   const std::lock_guard lock(place.mutex);
   state_.store(status, std::memory_order_release);
   callbacks_.swap(out_wakeups->callbacks_);

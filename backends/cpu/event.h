@@ -24,17 +24,17 @@ Clock::time_point deadline_after(int64_t timeout_ns);
 // notify.
 class ParkingLot {
  public:
-  struct Place {
+  struct Slot {
     std::mutex mutex;
     std::condition_variable changed;
     int waiters = 0;
   };
 
   // Events share the 16 places round-robin. The cost of sharing is at most a spurious wake-up.
-  Place& next() { return places_[dealt_.fetch_add(1, std::memory_order_relaxed) % places_.size()]; }
+  Slot& next() { return places_[dealt_.fetch_add(1, std::memory_order_relaxed) % places_.size()]; }
 
  private:
-  std::array<Place, 16> places_;
+  std::array<Slot, 16> places_;
   std::atomic<uint32_t> dealt_{0};
 };
 
@@ -53,7 +53,7 @@ class Wakeups {
 
  private:
   friend class Event;
-  ParkingLot::Place* sleepers_ = nullptr;
+  ParkingLot::Slot* sleepers_ = nullptr;
   std::vector<Callback> callbacks_;
 };
 
@@ -92,7 +92,7 @@ class Event {
   Clock::time_point completed_at() const { return completed_at_; }
 
  private:
-  ParkingLot::Place& place_;
+  ParkingLot::Slot& place_;
   const bool timing_;
   std::atomic<keel_status> state_{KEEL_OK};
   std::vector<Callback> callbacks_;  // guarded by place_.mutex

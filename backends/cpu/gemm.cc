@@ -141,7 +141,8 @@ class Multiplication {
     strip.c_row = p.c.stride;
     strip.alpha = p.alpha;
     strip.beta = l == 0 ? p.beta : 1.0f;
-    const StripOfB in_place_b = blocks_.reads_narrow_b ? StripOfB::kNear : StripOfB::kFar;
+    const PackedPanelB in_place_b =
+        blocks_.reads_narrow_b ? PackedPanelB::kNear : PackedPanelB::kFar;
     const int64_t in_place_columns = is_wide_ ? kWideColumns : kColumns;
     for (int64_t i = 0; i < rows; i += rows_of_strip_) {
       strip.rows = std::min(rows_of_strip_, rows - i);
@@ -156,33 +157,33 @@ class Multiplication {
         strip.b = b_at(l, first + j);
         strip.packed_b = packed_b_ + j * depth;
         strip.c = c + j;
-        run(blocks_.packs_b ? StripOfB::kPacking : in_place_b, strip);
+        run(blocks_.packs_b ? PackedPanelB::kPacking : in_place_b, strip);
       }
       for (int64_t j = in_place; j < columns; j += kColumns) {
         strip.columns = std::min(kColumns, columns - j);
         strip.b = packed_b_ + (blocks_.packs_b ? j : j - in_place) * depth;
         strip.b_depth = whole_vectors(strip.columns);
         strip.c = c + j;
-        run(StripOfB::kNear, strip);
+        run(PackedPanelB::kNear, strip);
       }
     }
   }
 
-  void run(StripOfB b, const Strip& strip) const {
+  void run(PackedPanelB b, const Strip& strip) const {
     if (is_wide_) return multiply_wide_strip(strip);
-    blocks_.packs_a || product_.a.transposed ? run<RowsOfA::kDense>(b, strip)
-                                             : run<RowsOfA::kInPlace>(b, strip);
+    blocks_.packs_a || product_.a.transposed ? run<PackedPanelA::kDense>(b, strip)
+                                             : run<PackedPanelA::kInPlace>(b, strip);
   }
 
-  template <RowsOfA kA>
-  static void run(StripOfB b, const Strip& strip) {
+  template <PackedPanelA kA>
+  static void run(PackedPanelB b, const Strip& strip) {
     switch (b) {
-      case StripOfB::kNear:
-        return kStrips<kA, StripOfB::kNear>.run(strip);
-      case StripOfB::kFar:
-        return kStrips<kA, StripOfB::kFar>.run(strip);
-      case StripOfB::kPacking:
-        return kStrips<kA, StripOfB::kPacking>.run(strip);
+      case PackedPanelB::kNear:
+        return kStrips<kA, PackedPanelB::kNear>.run(strip);
+      case PackedPanelB::kFar:
+        return kStrips<kA, PackedPanelB::kFar>.run(strip);
+      case PackedPanelB::kPacking:
+        return kStrips<kA, PackedPanelB::kPacking>.run(strip);
     }
   }
 

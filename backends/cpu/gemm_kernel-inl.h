@@ -49,19 +49,19 @@ struct Strip {
   int64_t a_row, a_depth;
   const float* b;
   int64_t b_depth;
-  float* packed_b;  // destination of StripOfB::kPacking
+  float* packed_b;  // destination of PackedPanelB::kPacking
   float* c;
   int64_t c_row;
   float alpha, beta;
 };
 
-// RowsOfA: a in the caller's layout, or dense (the elements of a strip's rows interleaved, as in a
-// transposed a). StripOfB: rows of b adjacent or nearly so, far apart, or far apart and packed
-// during the product, which costs little compared with a separate packing pass.
-enum class RowsOfA { kInPlace, kDense };
-enum class StripOfB { kNear, kFar, kPacking };
+// PackedPanelA: a in the caller's layout, or dense (the elements of a strip's rows interleaved, as
+// in a transposed a). PackedPanelB: rows of b adjacent or nearly so, far apart, or far apart and
+// packed during the product, which costs little compared with a separate packing pass.
+enum class PackedPanelA { kInPlace, kDense };
+enum class PackedPanelB { kNear, kFar, kPacking };
 
-template <RowsOfA kA, StripOfB kB, int kCount, int kWidth>
+template <PackedPanelA kA, PackedPanelB kB, int kCount, int kWidth>
 HWY_NOINLINE void multiply_strip(const Strip& strip) {
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
@@ -91,7 +91,7 @@ HWY_NOINLINE void multiply_strip(const Strip& strip) {
   // Each pointer serves three rows: an address can encode offsets of one and two rows.
   constexpr int kGroups = (kCount + 2) / 3;
   const float* a[kGroups];
-  constexpr bool kIsDense = kA == RowsOfA::kDense;
+  constexpr bool kIsDense = kA == PackedPanelA::kDense;
   const int64_t a_row = kIsDense ? 1 : strip.a_row;
   const int64_t a_depth = kIsDense ? strip.a_depth : 1;
   HWY_UNROLL(16)
@@ -105,8 +105,8 @@ HWY_NOINLINE void multiply_strip(const Strip& strip) {
     HWY_UNROLL(16)
     for (int v = 0; v < kWidth; ++v) {
       of_b[v] = hn::LoadU(d, b + v * lanes());
-      if constexpr (kB != StripOfB::kNear) hwy::Prefetch(b + kAhead * b_depth + v * lanes());
-      if constexpr (kB == StripOfB::kPacking) {
+      if constexpr (kB != PackedPanelB::kNear) hwy::Prefetch(b + kAhead * b_depth + v * lanes());
+      if constexpr (kB == PackedPanelB::kPacking) {
         // The neighbouring strip, into the second-level cache.
         __builtin_prefetch(b + (kWidth + v) * lanes(), 0, 2);
         hn::StoreU(of_b[v], d, packed_b + v * lanes());
@@ -121,7 +121,7 @@ HWY_NOINLINE void multiply_strip(const Strip& strip) {
     HWY_UNROLL(16)
     for (int g = 0; g < kGroups; ++g) a[g] += a_depth;
     b += b_depth;
-    if constexpr (kB == StripOfB::kPacking) packed_b += kWidth * lanes();
+    if constexpr (kB == PackedPanelB::kPacking) packed_b += kWidth * lanes();
   }
 
   if (strip.alpha != 1.0f) {
@@ -168,7 +168,7 @@ HWY_NOINLINE void multiply_strip(const Strip& strip) {
 }
 
 // The kernels for 1 to kRows rows and 1 to kVectors vectors.
-template <RowsOfA kA, StripOfB kB>
+template <PackedPanelA kA, PackedPanelB kB>
 struct Strips {
   using Function = void (*)(const Strip&);
 
@@ -190,7 +190,7 @@ struct Strips {
   }
 };
 
-template <RowsOfA kA, StripOfB kB>
+template <PackedPanelA kA, PackedPanelB kB>
 inline constexpr Strips<kA, kB> kStrips;
 
 // The wide kernels for 1 to kWideRows rows: a in place, rows of b near.
@@ -198,7 +198,7 @@ template <int kCount = kWideRows>
 void multiply_wide_strip(const Strip& strip) {
   if constexpr (kCount > 0) {
     if (strip.rows < kCount) return multiply_wide_strip<kCount - 1>(strip);
-    multiply_strip<RowsOfA::kInPlace, StripOfB::kNear, kCount, kWideVectors>(strip);
+    multiply_strip<PackedPanelA::kInPlace, PackedPanelB::kNear, kCount, kWideVectors>(strip);
   }
 }
 

@@ -116,11 +116,13 @@ void Instance::describe(keel_device_info* out_info) const {
   std::fill(std::begin(out_info->uuid), std::end(out_info->uuid), uint8_t{0});
   out_info->type = KEEL_DEVICE_CPU;
   out_info->numa_node = numa_node();
-  out_info->claims = KEEL_CLAIM_PINNED | KEEL_CLAIM_MANAGED | KEEL_CLAIM_HOST_REGISTER |
-                     KEEL_CLAIM_EXPORT | KEEL_CLAIM_PEER_COPY | KEEL_CLAIM_ASYNC |
-                     KEEL_CLAIM_TIMING | KEEL_CLAIM_NOTIFY | KEEL_CLAIM_KERNELS | KEEL_CLAIM_OPS |
-                     KEEL_CLAIM_MEMORY_INFO | KEEL_CLAIM_FILL | KEEL_CLAIM_PAGEABLE_ASYNC;
-  if (!guarded_) out_info->claims |= KEEL_CLAIM_HOST_ALIAS;
+  out_info->capabilities =
+      KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_MANAGED | KEEL_CAPABILITY_HOST_REGISTER |
+      KEEL_CAPABILITY_EXPORT | KEEL_CAPABILITY_PEER_COPY | KEEL_CAPABILITY_ASYNC |
+      KEEL_CAPABILITY_TIMING | KEEL_CAPABILITY_NOTIFY | KEEL_CAPABILITY_KERNELS |
+      KEEL_CAPABILITY_OPS | KEEL_CAPABILITY_MEMORY_INFO | KEEL_CAPABILITY_FILL |
+      KEEL_CAPABILITY_PAGEABLE_ASYNC;
+  if (!guarded_) out_info->capabilities |= KEEL_CAPABILITY_HOST_ALIAS;
   out_info->memory_bytes = memory_bytes_;
   out_info->max_alloc_bytes = 0;
   out_info->alignment = ArenaPool::kAlignment;

@@ -123,7 +123,7 @@ float largest_f32(const float* x, int64_t count);
 // The sum of exp(x[j] - shift); 0 where x and |shift| are minus infinity.
 double sum_exp_f32(const float* x, float shift, int64_t count);
 
-// ---- lines of a matrix and a vector (kernels_lines.cc) --------------------------
+// ---- lines of a matrix and a vector (kernels_gemv.cc) --------------------------
 
 // GEMV kernels. |lines| holds the addresses of |line_count| lines of |dtype|, KEEL_FLOAT32 or
 // KEEL_BFLOAT16; at most kLinesDotted or kLinesAdded, the faster counts: memory delivers several

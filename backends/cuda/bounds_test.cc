@@ -47,7 +47,7 @@ class CudaBoundsTest : public CudaFixture {
     launch.arguments = arguments;
     launch.argument_sizes = sizes;
     EXPECT_KEEL_OK(keel_kernel_launch(stream_, kernel_, &launch));
-    return keel_stream_synchronize(stream_, kPatience);
+    return keel_stream_synchronize(stream_, kTestTimeout);
   }
 
   const OwnDriver driver_;

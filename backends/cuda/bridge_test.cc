@@ -3,12 +3,12 @@
 #include <cstring>
 
 #include "backends/cuda/testing/own_driver.h"
-#include "collectives/testing/summing_pair.h"
+#include "collectives/testing/reducing_pair.h"
 
 namespace keel::testing {
 namespace {
 
-class CudaBridgeTest : public SummingPair {
+class CudaBridgeTest : public ReducingPair {
  protected:
   static keel_device device_of(const OwnDriver& driver) {
     return load("cuda", {{"library_folder", driver.folder()}}).at(0);
@@ -94,8 +94,8 @@ TEST_F(CudaBridgeTest, AGpuThatIsLostHalfWay) {
     for (int call = 0; call < 3; ++call) {
       for (const Rank& of : ranks_) (void)enqueue(of, {.count = 1 << 20});
     }
-    EXPECT_EQ(keel_stream_synchronize(chip().stream, kPatience), KEEL_DEVICE_LOST);
-    EXPECT_NE(keel_stream_synchronize(cpu().stream, kPatience), KEEL_OK);
+    EXPECT_EQ(keel_stream_synchronize(chip().stream, kTestTimeout), KEEL_DEVICE_LOST);
+    EXPECT_NE(keel_stream_synchronize(cpu().stream, kTestTimeout), KEEL_OK);
     EXPECT_NE(keel_comm_async_error(cpu().comm), KEEL_OK);
     EXPECT_NE(std::string(keel_last_error()).find("rank 1 (cuda"), std::string::npos)
         << keel_last_error();

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "collectives/bootstrap/testing/child_process.h"
-#include "collectives/bootstrap/testing/told_rank.h"
+#include "collectives/bootstrap/testing/scripted_rank.h"
 #include "collectives/testing/reference.h"
 #include "collectives/testing/test_rank.h"
 
@@ -105,7 +105,7 @@ class Rank {
   void* data_ = nullptr;
 };
 
-// Arguments: rank, world, meeting, the device's name.
+// Arguments: rank, world, rendezvous, the device's name.
 int run_worker(const std::vector<std::string>& arguments) {
   keel::testing::enter_job(arguments[0], arguments[1], arguments[2]);
   const std::string folder = std::filesystem::path(KEEL_EMULATED_CUDA_FILE).parent_path();
@@ -137,12 +137,12 @@ class Job {
  public:
   explicit Job(const std::vector<std::string>& devices) {
     static int jobs = 0;
-    const std::string meeting =
+    const std::string rendezvous =
         "cuda-ccl-" + std::to_string(getpid()) + "-" + std::to_string(++jobs);
     for (size_t rank = 0; rank < devices.size(); ++rank) {
       ranks_.emplace_back(
           "rank", std::vector<std::string>{std::to_string(rank), std::to_string(devices.size()),
-                                           meeting, devices[rank]});
+                                           rendezvous, devices[rank]});
     }
     for (ChildProcess& each : ranks_) EXPECT_EQ(each.read_line(), "ready");
     expect_all("join", "KEEL_OK");

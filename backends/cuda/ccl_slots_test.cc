@@ -19,7 +19,7 @@
 namespace keel::testing {
 namespace {
 
-constexpr int64_t kPatience = 60'000'000'000;
+constexpr int64_t kTestTimeout = 60'000'000'000;
 constexpr uint32_t kWorld = 2;
 
 // Two devices with a stream and, after meet(), one rank each.
@@ -75,7 +75,7 @@ class CudaCclSlotsTest : public ::testing::Test {
     for (uint32_t rank = 0; rank < kWorld; ++rank) threads.emplace_back(work, rank);
     for (std::thread& thread : threads) thread.join();
   }
-  void meet(int64_t timeout_ns = kPatience) {
+  void meet(int64_t timeout_ns = kTestTimeout) {
     const std::vector<char> id = new_id();
     each_rank([&](uint32_t rank) {
       EXPECT_EQ(
@@ -142,7 +142,7 @@ class CudaCclSlotsTest : public ::testing::Test {
     uint64_t size = sizeof(id);
     keel_plugin_comm* comm = nullptr;
     EXPECT_EQ(plugin_->ccl->unique_id(devices_[0], id, &size), KEEL_UNSUPPORTED);
-    EXPECT_EQ(plugin_->ccl->init_rank(devices_[0], id, size, 0, 1, kPatience, &comm),
+    EXPECT_EQ(plugin_->ccl->init_rank(devices_[0], id, size, 0, 1, kTestTimeout, &comm),
               KEEL_UNSUPPORTED);
     EXPECT_EQ(plugin_->ccl->capability(instance_, KEEL_ALL_REDUCE, KEEL_FLOAT32, KEEL_SUM),
               KEEL_UNSUPPORTED);
@@ -333,7 +333,7 @@ TEST_F(CudaCclSlotsTest, PartsInAnOrderOfTheirOwn) {
   const uint32_t reversed[] = {1, 0};
   std::array<keel_plugin_comm*, kWorld> parts = {};
   each_rank([&](uint32_t rank) {
-    EXPECT_EQ(plugin_->ccl->split(comms_[rank], reversed, 2, 1 - rank, kPatience, &parts[rank]),
+    EXPECT_EQ(plugin_->ccl->split(comms_[rank], reversed, 2, 1 - rank, kTestTimeout, &parts[rank]),
               KEEL_OK)
         << t_error;
   });
@@ -362,7 +362,8 @@ TEST_F(CudaCclSlotsTest, APartOfOneAndARankInNone) {
   std::array<keel_plugin_comm*, kWorld> parts = {};
   parts[0] = comms_[0];  // overwritten by split
   each_rank([&](uint32_t rank) {
-    EXPECT_EQ(plugin_->ccl->split(comms_[rank], &rank, rank, 0, kPatience, &parts[rank]), KEEL_OK)
+    EXPECT_EQ(plugin_->ccl->split(comms_[rank], &rank, rank, 0, kTestTimeout, &parts[rank]),
+              KEEL_OK)
         << t_error;
   });
   EXPECT_EQ(parts[0], nullptr);
@@ -385,7 +386,7 @@ TEST_F(CudaCclSlotsTest, SplitsOfAnOlderLibrary) {
   meet();
   const uint32_t both[] = {0, 1};
   keel_plugin_comm* part = nullptr;
-  EXPECT_EQ(plugin_->ccl->split(comms_[0], both, 2, 0, kPatience, &part), KEEL_UNSUPPORTED);
+  EXPECT_EQ(plugin_->ccl->split(comms_[0], both, 2, 0, kTestTimeout, &part), KEEL_UNSUPPORTED);
   EXPECT_NE(t_error.find("NCCL 2.17.1 splits no communicators"), std::string::npos) << t_error;
   EXPECT_EQ(part, nullptr);
 }
@@ -399,7 +400,7 @@ TEST_F(CudaCclSlotsTest, ASplitThatNotAllCall) {
   EXPECT_NE(t_error.find("not all ranks came in time"), std::string::npos) << t_error;
   EXPECT_EQ(part, nullptr);
   // The state of the other rank is unknown: the communicator is aborted.
-  EXPECT_EQ(plugin_->ccl->split(comms_[0], both, 2, 0, kPatience, &part), KEEL_ABORTED);
+  EXPECT_EQ(plugin_->ccl->split(comms_[0], both, 2, 0, kTestTimeout, &part), KEEL_ABORTED);
 }
 
 TEST_F(CudaCclSlotsTest, ASplitEndsByAnAbortOfAnotherThread) {
@@ -409,7 +410,7 @@ TEST_F(CudaCclSlotsTest, ASplitEndsByAnAbortOfAnotherThread) {
   keel_plugin_comm* part = nullptr;
   std::thread aborting([&] { EXPECT_EQ(plugin_->ccl->abort(comms_[0]), KEEL_OK); });
   // Before or after the abort, the split fails.
-  EXPECT_EQ(plugin_->ccl->split(comms_[0], both, 2, 0, kPatience, &part), KEEL_ABORTED);
+  EXPECT_EQ(plugin_->ccl->split(comms_[0], both, 2, 0, kTestTimeout, &part), KEEL_ABORTED);
   aborting.join();
   EXPECT_EQ(part, nullptr);
 }
@@ -431,10 +432,11 @@ TEST_F(CudaCclSlotsTest, ARankThatDoesNotCome) {
 TEST_F(CudaCclSlotsTest, IdsOfOthers) {
   open(KEEL_EMULATED_NCCL_FILE);
   const std::vector<char> id(128, 'x');
-  EXPECT_EQ(plugin_->ccl->init_rank(devices_[0], id.data(), id.size(), 0, 2, kPatience, &comms_[0]),
-            KEEL_INVALID_ARGUMENT);
+  EXPECT_EQ(
+      plugin_->ccl->init_rank(devices_[0], id.data(), id.size(), 0, 2, kTestTimeout, &comms_[0]),
+      KEEL_INVALID_ARGUMENT);
   EXPECT_NE(t_error.find("the unique id is none of this process"), std::string::npos) << t_error;
-  EXPECT_EQ(plugin_->ccl->init_rank(devices_[0], id.data(), 64, 0, 2, kPatience, &comms_[0]),
+  EXPECT_EQ(plugin_->ccl->init_rank(devices_[0], id.data(), 64, 0, 2, kTestTimeout, &comms_[0]),
             KEEL_INVALID_ARGUMENT);
   EXPECT_EQ(comms_[0], nullptr);
 }

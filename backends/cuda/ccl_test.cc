@@ -29,7 +29,7 @@ class CudaCclTest : public KeelTest {
   static bool claims_collectives(keel_device device) {
     auto info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
     EXPECT_KEEL_OK(keel_device_info_get(device, &info));
-    return (info.claims & KEEL_CLAIM_CCL) != 0;
+    return (info.capabilities & KEEL_CAPABILITY_CCL) != 0;
   }
 
   // Creates a rank on each of |devices|, with a stream.
@@ -39,7 +39,7 @@ class CudaCclTest : public KeelTest {
     comms_.resize(devices_.size());
     auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
     options.chunk_bytes = 4096;
-    options.timeout_ns = kPatience;
+    options.timeout_ns = kTestTimeout;
     ASSERT_KEEL_OK(keel_comm_init_all(devices_.data(), world(), &options, comms_.data()));
     for (keel_device device : devices_) {
       streams_.emplace_back();
@@ -82,7 +82,7 @@ class CudaCclTest : public KeelTest {
       EXPECT_EQ(runs[rank].fetch(streams_[rank]), "");
     }
     for (uint32_t rank = 0; rank < world(); ++rank) {
-      EXPECT_KEEL_OK(keel_stream_synchronize(streams_[rank], kPatience)) << scenario.describe();
+      EXPECT_KEEL_OK(keel_stream_synchronize(streams_[rank], kTestTimeout)) << scenario.describe();
     }
     for (const CaseRun& each : runs) EXPECT_EQ(each.check(), "") << scenario.describe();
     return native_operations() - before;
@@ -110,7 +110,7 @@ class CudaCclTest : public KeelTest {
   }
   // Expects |rank|'s wait to end with |code| and a text that contains all |texts|.
   void expect_failure(uint32_t rank, keel_status code, const std::vector<std::string>& texts) {
-    EXPECT_EQ(keel_stream_synchronize(streams_[rank], kPatience), code) << "rank " << rank;
+    EXPECT_EQ(keel_stream_synchronize(streams_[rank], kTestTimeout), code) << "rank " << rank;
     const std::string said = keel_last_error();
     for (const std::string& text : texts) {
       EXPECT_NE(said.find(text), std::string::npos) << "no '" << text << "' in " << said;
@@ -207,7 +207,7 @@ TEST_F(CudaCclTest, CpuRanksBesideAnIsland) {
     ASSERT_KEEL_OK(keel_all_reduce(comms_[rank], memory[rank], memory[rank], kCount, KEEL_FLOAT32,
                                    KEEL_SUM, streams_[rank]));
   }
-  for (keel_stream stream : streams_) ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  for (keel_stream stream : streams_) ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   const std::vector<uint32_t> first = read(devices_[0], memory[0], kCount);
   for (uint32_t rank = 1; rank < world(); ++rank) {
     EXPECT_EQ(read(devices_[rank], memory[rank], kCount), first) << "rank " << rank;
@@ -354,7 +354,7 @@ TEST_F(CudaCclTest, AnErrorOfTheLibraryNamesTheRankAndTheDevicesGoOn) {
   const std::vector<keel_device> devices = load_cuda(driver);
   make_ranks(devices);
   enqueue({0, 1, 2});
-  for (keel_stream stream : streams_) ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  for (keel_stream stream : streams_) ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   enqueue({0, 1, 2});
   for (uint32_t rank = 0; rank < 3; ++rank) {
     expect_failure(rank, KEEL_INTERNAL,
@@ -414,7 +414,7 @@ TEST_F(CudaCclTest, AnAbortAtAnyMomentIsToldAsOne) {
     for (int i = 0; i < 4; ++i) enqueue({0, 1}, 500'000);
     std::thread aborting([&] { EXPECT_KEEL_OK(keel_comm_abort(comms_[1])); });
     for (keel_stream stream : streams_) {
-      const keel_status status = keel_stream_synchronize(stream, kPatience);
+      const keel_status status = keel_stream_synchronize(stream, kTestTimeout);
       EXPECT_TRUE(status == KEEL_OK || status == KEEL_ABORTED) << keel_last_error();
     }
     aborting.join();

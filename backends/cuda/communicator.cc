@@ -14,7 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Time limit for finalizing a communicator whose operations have finished.
-constexpr std::chrono::seconds kLeavePatience(5);
+constexpr std::chrono::seconds kLeaveTimeout(5);
 
 // NCCL's built-in reductions; a reduction with a factor is created for each group.
 bool translate(keel_reduction reduction, ncclRedOp_t* out_reduction) {
@@ -176,7 +176,7 @@ Communicator::~Communicator() {
   if (status == KEEL_OK && state == ncclSuccess) {
     status = call("ncclCommFinalize",
                   [&](const NcclFunctions& nccl) { return nccl.CommFinalize(native_); });
-    if (status == KEEL_OK) status = settle("ncclCommFinalize", Clock::now() + kLeavePatience);
+    if (status == KEEL_OK) status = settle("ncclCommFinalize", Clock::now() + kLeaveTimeout);
     if (status == KEEL_OK) {
       status = call("ncclCommDestroy",
                     [&](const NcclFunctions& nccl) { return nccl.CommDestroy(native_); });

@@ -94,7 +94,7 @@ TEST_F(CudaTest, WhatADeviceIs) {
   EXPECT_EQ(first.type, keel_device_type{KEEL_DEVICE_GPU});
   EXPECT_EQ(first.numa_node, -1);
   EXPECT_EQ(first.memory_bytes, uint64_t{64} << 20);
-  EXPECT_EQ(first.claims & (KEEL_CLAIM_CCL | KEEL_CLAIM_NOTIFY), 0u);
+  EXPECT_EQ(first.capabilities & (KEEL_CAPABILITY_CCL | KEEL_CAPABILITY_NOTIFY), 0u);
   uint64_t free = 0;
   uint64_t total = 0;
   EXPECT_KEEL_OK(keel_device_memory_info(devices[1], &free, &total));
@@ -146,15 +146,15 @@ TEST_F(CudaTest, AFailureTakesTheDeviceAlong) {
   ASSERT_KEEL_OK(keel_stream_wait_event(foreign, event));
   ASSERT_KEEL_OK(fill(foreign, there, 99, 1));
   std::vector<std::thread> waiters;
-  waiters.emplace_back([&] { EXPECT_EQ(keel_event_wait(event, kPatience), KEEL_DEVICE_LOST); });
+  waiters.emplace_back([&] { EXPECT_EQ(keel_event_wait(event, kTestTimeout), KEEL_DEVICE_LOST); });
   for (keel_stream each : {stream, follower, foreign}) {
     waiters.emplace_back([each] {
       EXPECT_FAILS(KEEL_DEVICE_LOST, "CUDA_ERROR_LAUNCH_FAILED",
-                   keel_stream_synchronize(each, kPatience));
+                   keel_stream_synchronize(each, kTestTimeout));
     });
   }
   waiters.emplace_back(
-      [&] { EXPECT_EQ(keel_device_synchronize(lost, kPatience), KEEL_DEVICE_LOST); });
+      [&] { EXPECT_EQ(keel_device_synchronize(lost, kTestTimeout), KEEL_DEVICE_LOST); });
   ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
   for (std::thread& waiter : waiters) waiter.join();
 
@@ -167,7 +167,7 @@ TEST_F(CudaTest, AFailureTakesTheDeviceAlong) {
   EXPECT_EQ(keel_event_query(event), KEEL_DEVICE_LOST);
   // The other device continues.
   ASSERT_KEEL_OK(fill(unharmed, there, 5, 2));
-  ASSERT_KEEL_OK(keel_stream_synchronize(unharmed, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(unharmed, kTestTimeout));
   EXPECT_EQ(read(healthy, there, 2), (std::vector<uint32_t>{5, 5}));
   EXPECT_KEEL_OK(keel_free(lost, memory));
 
@@ -186,7 +186,7 @@ TEST_F(CudaTest, ErrorsOfAChipThatIsLost) {
   const uint32_t word = 1;
   ASSERT_KEEL_OK(keel_copy(stream, device, memory, KEEL_HOST, &word, 4));
   EXPECT_FAILS(KEEL_DEVICE_LOST, "CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error",
-               keel_stream_synchronize(stream, kPatience));
+               keel_stream_synchronize(stream, kTestTimeout));
 }
 
 // ---- memory and modules ------------------------------------------------------------
@@ -205,7 +205,7 @@ TEST_F(CudaTest, HostMemoryIsRegisteredForEachDevice) {
     const keel_stream stream = new_stream(devices[1]);
     void* memory = alloc(devices[1], bytes);
     ASSERT_KEEL_OK(keel_copy(stream, devices[1], memory, KEEL_HOST, words.data(), bytes));
-    ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
     EXPECT_EQ(read(devices[1], memory, words.size()), words);
     ASSERT_KEEL_OK(keel_host_unregister(devices[1], words.data()));
   }
@@ -248,11 +248,11 @@ TEST_F(CudaTest, OperatorsHaveKernels) {
   const OwnDriver driver;
   const keel_device device = load_cuda(driver).at(0);
   if (!std::filesystem::exists(driver.kernels())) {
-    EXPECT_EQ(info(device).claims & KEEL_CLAIM_OPS, 0u);
+    EXPECT_EQ(info(device).capabilities & KEEL_CAPABILITY_OPS, 0u);
     EXPECT_FALSE(has_own_add(device));
     GTEST_SKIP() << "the plugin was built without nvcc";
   }
-  EXPECT_NE(info(device).claims & KEEL_CLAIM_OPS, 0u);
+  EXPECT_NE(info(device).capabilities & KEEL_CAPABILITY_OPS, 0u);
   EXPECT_TRUE(has_own_add(device));
 }
 
@@ -286,7 +286,7 @@ TEST_F(CudaTest, KernelsThatTheDriverIsTooOldForAreNotClaimed) {
   const auto devices = load_cuda(driver);
   ASSERT_FALSE(devices.empty());
   for (const keel_device device : devices) {
-    EXPECT_EQ(info(device).claims & KEEL_CLAIM_OPS, 0u);
+    EXPECT_EQ(info(device).capabilities & KEEL_CAPABILITY_OPS, 0u);
     EXPECT_FALSE(has_own_add(device));
     EXPECT_NE(alloc(device, 64), nullptr) << "all else is there";
   }

@@ -54,7 +54,7 @@ class CudaFaultsTest : public CudaFixture {
     void* const memory = alloc(device, 256);
     const keel_stream stream = new_stream(device);
     EXPECT_KEEL_OK(launch(stream, kernel_of(device), memory));
-    EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
     EXPECT_EQ(read(device, memory, 64).at(63), 66u);
   }
   // Expects the work that |enqueue| enqueues on its stream to fail with |error|, and the device to
@@ -65,8 +65,8 @@ class CudaFaultsTest : public CudaFixture {
     const keel_stream stream = new_stream(device);
     const keel_stream bystander = new_stream(device);
     ASSERT_KEEL_OK(enqueue(stream, static_cast<char*>(memory)));
-    EXPECT_FAILS(KEEL_DEVICE_LOST, error, keel_stream_synchronize(stream, kPatience));
-    EXPECT_EQ(keel_stream_synchronize(bystander, kPatience), KEEL_DEVICE_LOST);
+    EXPECT_FAILS(KEEL_DEVICE_LOST, error, keel_stream_synchronize(stream, kTestTimeout));
+    EXPECT_EQ(keel_stream_synchronize(bystander, kTestTimeout), KEEL_DEVICE_LOST);
     EXPECT_EQ(fill(stream, memory, 0, 64), KEEL_DEVICE_LOST);
   }
   void TearDown() override {
@@ -95,13 +95,13 @@ TEST_F(CudaFaultsTest, ADeviceIsLostWithMuchInFlight) {
   }
   // The stream with the fault; the other stream's work may have finished by then.
   EXPECT_FAILS(KEEL_DEVICE_LOST, "CUDA_ERROR_ECC_UNCORRECTABLE",
-               keel_stream_synchronize(streams[1], kPatience));
+               keel_stream_synchronize(streams[1], kTestTimeout));
   for (const keel_stream each : streams) {
-    EXPECT_EQ(keel_stream_synchronize(each, kPatience), KEEL_DEVICE_LOST);
+    EXPECT_EQ(keel_stream_synchronize(each, kTestTimeout), KEEL_DEVICE_LOST);
     EXPECT_EQ(keel_stream_query(each), KEEL_DEVICE_LOST);
-    EXPECT_EQ(keel_stream_recover(each, kPatience), KEEL_DEVICE_LOST);
+    EXPECT_EQ(keel_stream_recover(each, kTestTimeout), KEEL_DEVICE_LOST);
   }
-  EXPECT_KEEL_OK(keel_stream_synchronize(healthy, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(healthy, kTestTimeout));
   EXPECT_EQ(read(devices[1], there, words.size()), words);
   for (const keel_stream each : streams) EXPECT_KEEL_OK(keel_stream_destroy(each));
   EXPECT_KEEL_OK(keel_free(devices[0], memory));
@@ -124,7 +124,7 @@ TEST_F(CudaFaultsTest, OneDeviceIsFull) {
   // Neither existing allocations nor the other device are affected.
   const keel_stream stream = new_stream(devices[0]);
   ASSERT_KEEL_OK(fill(stream, blocks[0], 5, 100));
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_EQ(read(devices[0], blocks[0], 100), std::vector<uint32_t>(100, 5));
   expect_works(devices.at(1));
   ASSERT_KEEL_OK(keel_free(devices[0], blocks[1]));
@@ -169,7 +169,7 @@ TEST_F(CudaFaultsTest, AnOperatorsKernelThatTraps) {
   expect_lost_by(devices.at(0), "CUDA_ERROR_LAUNCH_FAILED", add);
   const keel_stream stream = new_stream(devices.at(1));
   EXPECT_KEEL_OK(add(stream, alloc(devices[1], 256)));
-  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
 }
 
 TEST_F(CudaFaultsTest, BinariesOfOtherArchitectures) {

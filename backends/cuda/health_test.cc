@@ -44,7 +44,7 @@ TEST_F(CudaHealthTest, WithoutNvml) {
   EXPECT_HAS(health(device).text, "no NVML: " + driver.folder() + "/libnvidia-ml.so.1");
   const keel_stream stream = new_stream(device);
   ASSERT_KEEL_OK(fill(stream, alloc(device, 4), 1, 1));
-  EXPECT_EQ(keel_stream_synchronize(stream, kPatience), KEEL_DEVICE_LOST);
+  EXPECT_EQ(keel_stream_synchronize(stream, kTestTimeout), KEEL_DEVICE_LOST);
   EXPECT_EQ(health(device).ok, 0u);
   EXPECT_HAS(health(device).text, "CUDA_ERROR_ECC_UNCORRECTABLE");
 }
@@ -58,7 +58,7 @@ TEST_F(CudaHealthTest, AnErrorOfItsMemory) {
   const keel_stream stream = new_stream(devices[0]);
   void* const memory = alloc(devices[0], 4);
   for (uint32_t i = 0; i < 3; ++i) ASSERT_KEEL_OK(fill(stream, memory, i, 1));
-  EXPECT_EQ(keel_stream_synchronize(stream, kPatience), KEEL_DEVICE_LOST);
+  EXPECT_EQ(keel_stream_synchronize(stream, kTestTimeout), KEEL_DEVICE_LOST);
   const keel_device_health unwell = health(devices[0]);
   EXPECT_EQ(unwell.ok, 0u);
   EXPECT_EQ(unwell.uncorrected_ecc, 1u);

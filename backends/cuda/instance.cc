@@ -18,9 +18,10 @@
 namespace keel::cuda {
 namespace {
 
-constexpr uint64_t kClaims = KEEL_CLAIM_PINNED | KEEL_CLAIM_HOST_REGISTER | KEEL_CLAIM_PEER_COPY |
-                             KEEL_CLAIM_ASYNC | KEEL_CLAIM_TIMING | KEEL_CLAIM_KERNELS |
-                             KEEL_CLAIM_MEMORY_INFO | KEEL_CLAIM_FILL;
+constexpr uint64_t kCapabilities = KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_HOST_REGISTER |
+                                   KEEL_CAPABILITY_PEER_COPY | KEEL_CAPABILITY_ASYNC |
+                                   KEEL_CAPABILITY_TIMING | KEEL_CAPABILITY_KERNELS |
+                                   KEEL_CAPABILITY_MEMORY_INFO | KEEL_CAPABILITY_FILL;
 
 }  // namespace
 
@@ -123,19 +124,19 @@ keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) con
   std::memcpy(out_info->uuid, uuid.bytes, sizeof(out_info->uuid));
   out_info->type = KEEL_DEVICE_GPU;
   out_info->numa_node = attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, -1);
-  out_info->claims = kClaims;
+  out_info->capabilities = kCapabilities;
   if (attribute(CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 0) != 0) {
-    out_info->claims |= KEEL_CLAIM_PRIORITY;
+    out_info->capabilities |= KEEL_CAPABILITY_PRIORITY;
   }
   if (has_kernels(ordinal, attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0))) {
-    out_info->claims |= KEEL_CLAIM_OPS;
+    out_info->capabilities |= KEEL_CAPABILITY_OPS;
   }
   // Without this attribute the host may not access managed memory while the device works.
   if (attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0) != 0) {
-    out_info->claims |= KEEL_CLAIM_MANAGED;
+    out_info->capabilities |= KEEL_CAPABILITY_MANAGED;
   }
-  if (can_share_memory(cu, device)) out_info->claims |= KEEL_CLAIM_EXPORT;
-  if (has_collectives(nccl_folder())) out_info->claims |= KEEL_CLAIM_CCL;
+  if (can_share_memory(cu, device)) out_info->capabilities |= KEEL_CAPABILITY_EXPORT;
+  if (has_collectives(nccl_folder())) out_info->capabilities |= KEEL_CAPABILITY_CCL;
   out_info->memory_bytes = memory;
   out_info->max_alloc_bytes = 0;
   out_info->alignment = 256;

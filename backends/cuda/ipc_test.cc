@@ -71,10 +71,10 @@ class Machine {
   keel_plugin_device* device(int index) const { return devices_[index]; }
   keel_plugin_stream* stream(int index) const { return streams_[index]; }
 
-  uint64_t claims() const {
+  uint64_t capabilities() const {
     auto info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
     EXPECT_EQ(plugin_->device->info(instance_, 0, &info), KEEL_OK) << t_error;
-    return info.claims;
+    return info.capabilities;
   }
   char* alloc(int device, uint64_t size) const {
     void* pointer = nullptr;
@@ -209,7 +209,7 @@ class CudaIpcTest : public ::testing::Test {
 };
 
 TEST_F(CudaIpcTest, BothReachTheSameMemory) {
-  EXPECT_NE(machine_.claims() & KEEL_CLAIM_EXPORT, 0u);
+  EXPECT_NE(machine_.capabilities() & KEEL_CAPABILITY_EXPORT, 0u);
   ASSERT_EQ(tell("write 5000 here"), "0");
   const keel_memory_export exported = exported_at(5000);
   EXPECT_EQ(exported.kind, uint32_t{KEEL_EXPORT_OPAQUE});
@@ -414,7 +414,7 @@ TEST(CudaIpcMissingTest, ADriverWithoutIt) {
   const keel::testing::OwnDriver driver("devices=2 memory_mib=64 missing=cuIpcOpenMemHandle");
   const Machine machine(driver.folder());
   ASSERT_TRUE(machine.is_open()) << t_error;
-  EXPECT_EQ(machine.claims() & KEEL_CLAIM_EXPORT, 0u);
+  EXPECT_EQ(machine.capabilities() & KEEL_CAPABILITY_EXPORT, 0u);
   char* const own = machine.alloc(0, 64);
   keel_memory_export exported = no_export();
   EXPECT_EQ(

@@ -98,7 +98,7 @@ TEST_F(CudaNativeTest, OneOrderOfBothKindsOfWork) {
     ASSERT_KEEL_OK(fill(stream, memory, 3, 1));
     uint32_t words[3] = {};
     ASSERT_KEEL_OK(keel_copy(stream, KEEL_HOST, words, devices_[0], memory, sizeof(words)));
-    ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
     EXPECT_EQ((std::vector<uint32_t>(words, words + 3)), (std::vector<uint32_t>{3, 2, 1}));
     EXPECT_KEEL_OK(keel_free(devices_[0], memory));
     EXPECT_KEEL_OK(keel_stream_destroy(stream));
@@ -115,7 +115,7 @@ TEST_F(CudaNativeTest, CopiesBetweenDevicesEnableThemAsPeers) {
   void* const there = alloc(devices_[1], 4000);
   const keel_stream stream = new_stream(devices_[0]);
   ASSERT_KEEL_OK(keel_copy(stream, devices_[1], there, devices_[0], here, 4000));
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_EQ(read(devices_[1], there, 1000), words);
   void* contexts[2] = {};
   for (uint32_t i = 0; i < 2; ++i) {
@@ -141,20 +141,20 @@ TEST_F(CudaNativeTest, NativeWorkIsWaitedFor) {
   const keel_stream stream = wrap(theirs);
   void* const memory = alloc(devices_[0], 4);
   // The stream holds no work of Keel: by its own records Keel considers the stream idle.
-  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   fill_natively(theirs, memory, 1, 1);
-  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_EQ(query(theirs), CUDA_SUCCESS);
 
   keel_event event = {};
   ASSERT_KEEL_OK(keel_event_create(0, &event));
   fill_natively(theirs, memory, 2, 1);
   ASSERT_KEEL_OK(keel_event_record(event, stream));
-  EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
+  EXPECT_KEEL_OK(keel_event_wait(event, kTestTimeout));
   EXPECT_EQ(query(theirs), CUDA_SUCCESS);
 
   fill_natively(theirs, memory, 3, 1);
-  EXPECT_KEEL_OK(keel_device_synchronize(devices_[0], kPatience));
+  EXPECT_KEEL_OK(keel_device_synchronize(devices_[0], kTestTimeout));
   EXPECT_EQ(query(theirs), CUDA_SUCCESS);
 
   // Also orders work on another device.
@@ -162,7 +162,7 @@ TEST_F(CudaNativeTest, NativeWorkIsWaitedFor) {
   ASSERT_KEEL_OK(keel_event_record(event, stream));
   const keel_stream foreign = new_stream(devices_[1]);
   ASSERT_KEEL_OK(keel_stream_wait_event(foreign, event));
-  EXPECT_KEEL_OK(keel_stream_synchronize(foreign, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(foreign, kTestTimeout));
   EXPECT_EQ(query(theirs), CUDA_SUCCESS);
   EXPECT_KEEL_OK(keel_stream_destroy(stream));
   destroy(theirs);
@@ -194,10 +194,10 @@ TEST_F(CudaNativeTest, WhatOutlivesTheStream) {
   destroy(theirs);
   EXPECT_KEEL_OK(keel_event_query(event));
   EXPECT_KEEL_OK(keel_stream_wait_event(other, event));
-  EXPECT_KEEL_OK(keel_stream_synchronize(other, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(other, kTestTimeout));
   EXPECT_NE(alloc(devices_[0], 1 << 20), nullptr);
   EXPECT_KEEL_OK(keel_memory_trim(devices_[0]));
-  EXPECT_KEEL_OK(keel_device_synchronize(devices_[0], kPatience));
+  EXPECT_KEEL_OK(keel_device_synchronize(devices_[0], kTestTimeout));
   EXPECT_EQ(fill(stream, memory, 1, 1), KEEL_INVALID_HANDLE);
 }
 
@@ -216,7 +216,7 @@ TEST_F(CudaNativeTest, FreedMemoryWaitsForNativeWork) {
       GTEST_SKIP() << "this machine took more than a second for two calls";
     }
     EXPECT_NE(next, memory);
-    EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
     EXPECT_KEEL_OK(keel_free(devices_[0], next));
   }
   EXPECT_KEEL_OK(keel_stream_destroy(stream));
@@ -259,7 +259,7 @@ TEST_F(CudaNativeTest, GatesHoldKeelsWorkAlone) {
   ASSERT_KEEL_OK(fill(stream, memory, 1, 1));
   fill_natively(theirs, memory, 2, 1);
   ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
-  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_EQ(read(devices_[0], memory, 1), std::vector<uint32_t>{1});
   EXPECT_KEEL_OK(keel_stream_destroy(stream));
   destroy(theirs);
@@ -275,7 +275,7 @@ TEST_F(CudaNativeTest, KeelGoesOnBesideACapture) {
     void* const memory = alloc(devices_[0], 64 << 20);
     ASSERT_KEEL_OK(fill(stream, memory, 7, 10));
     const keel_event event = record(stream);
-    EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
+    EXPECT_KEEL_OK(keel_event_wait(event, kTestTimeout));
     EXPECT_EQ(read(devices_[0], memory, 10), std::vector<uint32_t>(10, 7));
     EXPECT_KEEL_OK(keel_free(devices_[0], memory));
     EXPECT_KEEL_OK(keel_memory_trim(devices_[0]));
@@ -304,7 +304,7 @@ TEST_F(CudaNativeTest, AStreamThatIsCapturedTakesNoWork) {
     EXPECT_EQ(keel_stream_query(stream), KEEL_NOT_READY);
     EXPECT_EQ(end_capture(native), CUDA_SUCCESS) << "nothing of Keel's has reached it";
     EXPECT_KEEL_OK(fill(stream, memory, 2, 1));
-    EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
     EXPECT_EQ(read(devices_[0], memory, 1), std::vector<uint32_t>{2});
   }
   EXPECT_KEEL_OK(keel_stream_destroy(wrapped));
@@ -342,7 +342,7 @@ TEST_F(CudaNativeTest, AStreamThatIsCapturedEndsWhereItsWorkHasEnded) {
     const keel_stream stream = wrap(theirs);
     if (has_work) {
       ASSERT_KEEL_OK(fill(stream, memory, 1, 1));
-      ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+      ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
     }
     begin_capture(theirs);
     EXPECT_KEEL_OK(keel_stream_destroy(stream));
@@ -364,7 +364,7 @@ TEST_F(CudaNativeTest, AnEventThatACaptureHides) {
   begin_capture(theirs);
   EXPECT_EQ(keel_event_query(event), KEEL_NOT_READY);
   EXPECT_EQ(end_capture(theirs), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-  EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
+  EXPECT_KEEL_OK(keel_event_wait(event, kTestTimeout));
   destroy(theirs);
 }
 

@@ -9,7 +9,7 @@
 
 namespace {
 
-constexpr int64_t kPatience = 60'000'000'000;
+constexpr int64_t kTestTimeout = 60'000'000'000;
 
 const keel_plugin* query_plugin() {
   static const keel_host host = {
@@ -57,14 +57,14 @@ TEST_P(NativeGate, HoldsItsStreamAndWhoeverSharesTheQueue) {
   ASSERT_EQ(table.fill(other, static_cast<char*>(memory) + 32, "\2", 1, 32), KEEL_OK);
   EXPECT_EQ(table.query(gated), KEEL_NOT_READY);
   EXPECT_EQ(table.synchronize(gated, 1'000'000), KEEL_TIMED_OUT);
-  EXPECT_EQ(table.synchronize(other, single ? 20'000'000 : kPatience),
+  EXPECT_EQ(table.synchronize(other, single ? 20'000'000 : kTestTimeout),
             single ? KEEL_TIMED_OUT : KEEL_OK);
   ASSERT_EQ(table.gate_open(gate), KEEL_OK);
-  EXPECT_EQ(table.synchronize(gated, kPatience), KEEL_OK);
-  EXPECT_EQ(table.synchronize(other, kPatience), KEEL_OK);
+  EXPECT_EQ(table.synchronize(gated, kTestTimeout), KEEL_OK);
+  EXPECT_EQ(table.synchronize(other, kTestTimeout), KEEL_OK);
   char got[64] = {};
   ASSERT_EQ(table.copy(other, KEEL_COPY_DEVICE_TO_HOST, got, memory, 64), KEEL_OK);
-  EXPECT_EQ(table.synchronize(other, kPatience), KEEL_OK);
+  EXPECT_EQ(table.synchronize(other, kTestTimeout), KEEL_OK);
   EXPECT_EQ(got[31], 1);
   EXPECT_EQ(got[32], 2);
 

@@ -9,11 +9,11 @@
 #include <memory>
 
 #include "backends/sim/instance.h"
-#include "emulator/bell.h"
 #include "emulator/ccl/communicator.h"
 #include "emulator/completion.h"
 #include "emulator/device.h"
 #include "emulator/event.h"
+#include "emulator/notifier.h"
 #include "emulator/status.h"
 #include "emulator/stream.h"
 

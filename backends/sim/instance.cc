@@ -20,12 +20,13 @@ void Instance::describe(keel_device_info* out_info) const {
   std::fill(std::begin(out_info->uuid), std::end(out_info->uuid), uint8_t{0});
   out_info->type = KEEL_DEVICE_OTHER;
   out_info->numa_node = -1;
-  out_info->claims = KEEL_CLAIM_PINNED | KEEL_CLAIM_HOST_REGISTER | KEEL_CLAIM_PEER_COPY |
-                     KEEL_CLAIM_ASYNC | KEEL_CLAIM_TIMING | KEEL_CLAIM_NOTIFY |
-                     KEEL_CLAIM_PRIORITY | KEEL_CLAIM_NATIVE_GATE | KEEL_CLAIM_OPS |
-                     KEEL_CLAIM_MEMORY_INFO | KEEL_CLAIM_FILL;
-  if (device.pageable_async) out_info->claims |= KEEL_CLAIM_PAGEABLE_ASYNC;
-  if (has_ccl()) out_info->claims |= KEEL_CLAIM_CCL;
+  out_info->capabilities = KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_HOST_REGISTER |
+                           KEEL_CAPABILITY_PEER_COPY | KEEL_CAPABILITY_ASYNC |
+                           KEEL_CAPABILITY_TIMING | KEEL_CAPABILITY_NOTIFY |
+                           KEEL_CAPABILITY_PRIORITY | KEEL_CAPABILITY_NATIVE_GATE |
+                           KEEL_CAPABILITY_OPS | KEEL_CAPABILITY_MEMORY_INFO | KEEL_CAPABILITY_FILL;
+  if (device.pageable_async) out_info->capabilities |= KEEL_CAPABILITY_PAGEABLE_ASYNC;
+  if (has_ccl()) out_info->capabilities |= KEEL_CAPABILITY_CCL;
   out_info->memory_bytes = device.memory_bytes;
   out_info->max_alloc_bytes = 0;
   out_info->alignment = emulator::Memory::kAlignment;

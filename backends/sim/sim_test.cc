@@ -113,18 +113,18 @@ TEST_F(SimTest, AProfileMakesADeviceLikeIt) {
 
 TEST_F(SimTest, ClaimsPageableCopiesOnlyWhenSet) {
   const auto claims = [&](const char* set) {
-    return info(load("sim", {{"devices", "1"}, {"pageable_async", set}}).at(0)).claims;
+    return info(load("sim", {{"devices", "1"}, {"pageable_async", set}}).at(0)).capabilities;
   };
-  EXPECT_EQ(claims("0") & KEEL_CLAIM_PAGEABLE_ASYNC, 0u);
-  EXPECT_NE(claims("1") & KEEL_CLAIM_PAGEABLE_ASYNC, 0u);
-  EXPECT_EQ(claims("1") & KEEL_CLAIM_HOST_ALIAS, 0u);
+  EXPECT_EQ(claims("0") & KEEL_CAPABILITY_PAGEABLE_ASYNC, 0u);
+  EXPECT_NE(claims("1") & KEEL_CAPABILITY_PAGEABLE_ASYNC, 0u);
+  EXPECT_EQ(claims("1") & KEEL_CAPABILITY_HOST_ALIAS, 0u);
 }
 
 TEST_F(SimTest, ClaimsCollectivesUnlessSetOtherwise) {
   const auto claims = [&](const Settings& settings) {
     Settings all = {{"devices", "1"}};
     all.insert(settings.begin(), settings.end());
-    return info(load("sim", all).at(0)).claims & KEEL_CLAIM_CCL;
+    return info(load("sim", all).at(0)).capabilities & KEEL_CAPABILITY_CCL;
   };
   EXPECT_NE(claims({}), 0u);
   EXPECT_NE(claims({{"ccl", "int8"}}), 0u);
@@ -156,15 +156,15 @@ void SimTest::lose_a_device_in_mid_stream() {
   ASSERT_KEEL_OK(fill(foreign, there, 99, 1));
   // All possible waiters wait when the loss happens.
   std::vector<std::thread> waiters;
-  waiters.emplace_back([&] { EXPECT_EQ(keel_event_wait(event, kPatience), KEEL_DEVICE_LOST); });
+  waiters.emplace_back([&] { EXPECT_EQ(keel_event_wait(event, kTestTimeout), KEEL_DEVICE_LOST); });
   for (keel_stream each : {stream, follower, foreign}) {
     waiters.emplace_back([each] {
-      EXPECT_EQ(keel_stream_synchronize(each, kPatience), KEEL_DEVICE_LOST);
+      EXPECT_EQ(keel_stream_synchronize(each, kTestTimeout), KEEL_DEVICE_LOST);
       expect_text("lost");
     });
   }
   waiters.emplace_back(
-      [&] { EXPECT_EQ(keel_device_synchronize(lost, kPatience), KEEL_DEVICE_LOST); });
+      [&] { EXPECT_EQ(keel_device_synchronize(lost, kTestTimeout), KEEL_DEVICE_LOST); });
   ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
   for (std::thread& waiter : waiters) waiter.join();
 
@@ -174,7 +174,7 @@ void SimTest::lose_a_device_in_mid_stream() {
   EXPECT_EQ(keel_alloc(lost, KEEL_MEMORY_DEVICE, 8, &more), KEEL_DEVICE_LOST);
   EXPECT_EQ(keel_stream_create(lost, 0, &another), KEEL_DEVICE_LOST);
   EXPECT_EQ(fill(stream, memory, 1, 1), KEEL_DEVICE_LOST);
-  EXPECT_EQ(keel_stream_recover(stream, kPatience), KEEL_DEVICE_LOST);
+  EXPECT_EQ(keel_stream_recover(stream, kTestTimeout), KEEL_DEVICE_LOST);
   EXPECT_EQ(keel_event_query(event), KEEL_DEVICE_LOST);
   auto health = KEEL_STRUCT_INIT(keel_device_health, KEEL_STRUCT_DEVICE_HEALTH);
   ASSERT_KEEL_OK(keel_device_health_get(lost, &health));
@@ -182,10 +182,10 @@ void SimTest::lose_a_device_in_mid_stream() {
   // The other device continues; the stream that waited for the lost device continues after a
   // recovery.
   ASSERT_KEEL_OK(fill(unharmed, there, 5, 2));
-  ASSERT_KEEL_OK(keel_stream_synchronize(unharmed, kPatience));
-  ASSERT_KEEL_OK(keel_stream_recover(foreign, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(unharmed, kTestTimeout));
+  ASSERT_KEEL_OK(keel_stream_recover(foreign, kTestTimeout));
   ASSERT_KEEL_OK(fill(foreign, there, 6, 1));
-  ASSERT_KEEL_OK(keel_stream_synchronize(foreign, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(foreign, kTestTimeout));
   EXPECT_EQ(read(healthy, there, 2), (std::vector<uint32_t>{6, 5}));
   EXPECT_KEEL_OK(keel_free(lost, memory));
 }
@@ -200,13 +200,13 @@ TEST_F(SimTest, AFailureStaysWithItsStreamUntilRecovered) {
   void* memory = alloc_filled(device, {1, 1});
   ASSERT_KEEL_OK(fill(stream, memory, 2, 2));
   ASSERT_KEEL_OK(fill(stream, memory, 3, 2));
-  EXPECT_EQ(keel_stream_synchronize(stream, kPatience), KEEL_INTERNAL);
+  EXPECT_EQ(keel_stream_synchronize(stream, kTestTimeout), KEEL_INTERNAL);
   expect_text("injected failure of fill 2");
-  EXPECT_EQ(keel_stream_synchronize(stream, kPatience), KEEL_INTERNAL);
+  EXPECT_EQ(keel_stream_synchronize(stream, kTestTimeout), KEEL_INTERNAL);
   EXPECT_EQ(read(device, memory, 2), (std::vector<uint32_t>{2, 2}));
-  ASSERT_KEEL_OK(keel_stream_recover(stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_recover(stream, kTestTimeout));
   ASSERT_KEEL_OK(fill(stream, memory, 4, 2));
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_EQ(read(device, memory, 2), (std::vector<uint32_t>{4, 4}));
 }
 
@@ -240,7 +240,7 @@ TEST_F(SimTest, ACorruptedResultIsThere) {
   const keel_stream stream = new_stream(device);
   void* memory = alloc(device, 64);
   ASSERT_KEEL_OK(fill(stream, memory, 5, 16));
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_NE(read(device, memory, 16), std::vector<uint32_t>(16, 5));
 }
 
@@ -274,7 +274,7 @@ TEST_F(SimTest, AStallThatEnds) {
   const keel_stream stream = new_stream(device);
   void* memory = alloc(device, 64);
   ASSERT_KEEL_OK(fill(stream, memory, 5, 16));
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_EQ(read(device, memory, 16), std::vector<uint32_t>(16, 5));
 }
 

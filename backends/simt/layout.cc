@@ -8,12 +8,12 @@ namespace {
 constexpr uint32_t kTransposePitch = kTransposeTile + 1;  // rows begin in different banks
 
 // The offsets, in x and in y, of the element at |index| of the outer axes.
-struct Place {
+struct OuterOffset {
   uint64_t from = 0;
   uint64_t to = 0;
 
   template <typename Index>
-  KEEL_SIMT_FUNCTION Place(const TransposeArguments& args, Index index) {
+  KEEL_SIMT_FUNCTION OuterOffset(const TransposeArguments& args, Index index) {
     for (uint32_t axis = args.outer_count; axis-- > 0;) {
       const auto extent = static_cast<Index>(args.outer[axis].extent);
       const Index rest = index / extent;
@@ -36,7 +36,7 @@ KEEL_SIMT_FUNCTION void transpose_each(const TransposeArguments& args) {
     const auto at = static_cast<Index>(i);
     const Index row = at / columns;
     const Index outer = row / rows;
-    const Place place(args, outer);
+    const OuterOffset place(args, outer);
     y[i] = x[place.from + (row - outer * rows) * args.row.from +
              (at - row * columns) * args.column.from];
   });
@@ -66,7 +66,7 @@ KEEL_SIMT_FUNCTION void transpose_tiles(const TransposeArguments& args) {
   for (uint64_t index = block_index().x; index < args.tiles; index += grid_size().x) {
     const uint64_t first_column = index % across * kTransposeTile;
     const uint64_t first_row = index / across % down * kTransposeTile;
-    const Place place(args, index / across / down);
+    const OuterOffset place(args, index / across / down);
     const uint64_t columns = args.column.extent - first_column;  // remaining
     const uint64_t rows = args.row.extent - first_row;
     const uint64_t from = place.from + first_row * args.row.from + first_column * args.column.from;

@@ -60,7 +60,7 @@ keel_status device_count(keel_plugin_instance*, uint32_t* out_count) {
 }
 
 keel_status device_info(keel_plugin_instance*, uint32_t ordinal, keel_device_info*) {
-  // Step 2: fill every member; claim (KEEL_CLAIM_*) only what is done.
+  // Step 2: fill every member; claim (KEEL_CAPABILITY_*) only what is done.
   return kit::fail(KEEL_NOT_FOUND, "skeleton: there is no device %u", ordinal);
 }
 

@@ -32,7 +32,7 @@ Event::~Event() {
   device_.functions().DestroyQueryPool(device_.handle(), timestamp_, nullptr);
 }
 
-void Event::set(Moment moment, keel_status failure) {
+void Event::set(TimelineValue moment, keel_status failure) {
   moment_ = moment;
   failure_ = failure;
   submitted_.store(true, std::memory_order_release);

@@ -201,7 +201,7 @@ keel_status Memory::unregister_host(void* pointer) {
   return erase(&registered_blocks_, pointer);
 }
 
-bool Memory::find(const Map& map, const void* pointer, uint64_t size, Place* out_place) const {
+bool Memory::find(const Map& map, const void* pointer, uint64_t size, BufferByte* out_place) const {
   auto next = map.upper_bound(key_of(pointer));
   if (next == map.begin()) return false;
   const auto& [begin, block] = *--next;
@@ -215,12 +215,12 @@ bool Memory::find(const Map& map, const void* pointer, uint64_t size, Place* out
   return true;
 }
 
-bool Memory::find_device(const void* pointer, uint64_t size, Place* out_place) const {
+bool Memory::find_device(const void* pointer, uint64_t size, BufferByte* out_place) const {
   const std::shared_lock lock(mutex_);
   return find(device_blocks_, pointer, size, out_place);
 }
 
-bool Memory::find_host(const void* pointer, uint64_t size, Place* out_place) const {
+bool Memory::find_host(const void* pointer, uint64_t size, BufferByte* out_place) const {
   const std::shared_lock lock(mutex_);
   return find(pinned_blocks_, pointer, size, out_place) ||
          find(registered_blocks_, pointer, size, out_place);

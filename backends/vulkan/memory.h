@@ -33,7 +33,7 @@ struct Block {
 };
 
 // The position of a byte in a block, as copy commands take it.
-struct Place {
+struct BufferByte {
   VkBuffer buffer = VK_NULL_HANDLE;
   uint64_t offset = 0;
   void* host = nullptr;  // NULL if the host cannot access the byte
@@ -61,8 +61,8 @@ class Memory {
 
   // Find the block that contains all |size| bytes at a device address, or at a host address of
   // pinned or registered memory. Return false if no block does.
-  bool find_device(const void* pointer, uint64_t size, Place* out_place) const;
-  bool find_host(const void* pointer, uint64_t size, Place* out_place) const;
+  bool find_device(const void* pointer, uint64_t size, BufferByte* out_place) const;
+  bool find_host(const void* pointer, uint64_t size, BufferByte* out_place) const;
 
   // Creates a pinned block for staging, which no map contains.
   keel_status create_pinned(uint64_t size, Block* out_block) {
@@ -77,7 +77,7 @@ class Memory {
   // Binds a new buffer to new memory, or to imported host memory if |import| is not NULL.
   keel_status bind(uint32_t memory_type, uint64_t size, void* import, Block* out_block);
   keel_status create_views(uint64_t size, Block* block);
-  bool find(const Map& map, const void* pointer, uint64_t size, Place* out_place) const;
+  bool find(const Map& map, const void* pointer, uint64_t size, BufferByte* out_place) const;
   keel_status erase(Map* map, void* pointer);
 
   const DeviceFunctions& vk_;

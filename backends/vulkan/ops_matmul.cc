@@ -79,7 +79,7 @@ bool find_texels(Device& device, const keel_tensor& a, const keel_tensor& b, Arg
   if (device.physical().max_texels == 0) return false;
   const keel_tensor* tensors[] = {&a, &b};
   const uint32_t batch_strides[] = {arguments->a_batch, arguments->b_batch};
-  std::array<Place, 2> places;
+  std::array<BufferByte, 2> places;
   bool vectors = true;
   for (uint32_t i = 0; i < places.size(); ++i) {
     const uint64_t bytes = kit::span_bytes(*tensors[i]);

@@ -236,12 +236,12 @@ std::optional<PhysicalDevice> PhysicalDevice::examine(const InstanceFunctions& v
   info.compute_units = device.is_cpu() ? std::thread::hardware_concurrency() : 0;
   info.hardware_queues = device.queue_count;
   info.copy_alignment = 4;
-  info.claims = KEEL_CLAIM_PINNED | KEEL_CLAIM_ASYNC | KEEL_CLAIM_NOTIFY | KEEL_CLAIM_KERNELS |
-                KEEL_CLAIM_OPS | KEEL_CLAIM_FILL;
-  if (device.timestamp_mask != 0) info.claims |= KEEL_CLAIM_TIMING;
-  if (device.import_alignment != 0) info.claims |= KEEL_CLAIM_HOST_REGISTER;
-  if (device.host_reaches_device_memory) info.claims |= KEEL_CLAIM_HOST_ALIAS;
-  if (device.memory_budget) info.claims |= KEEL_CLAIM_MEMORY_INFO;
+  info.capabilities = KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_ASYNC | KEEL_CAPABILITY_NOTIFY |
+                      KEEL_CAPABILITY_KERNELS | KEEL_CAPABILITY_OPS | KEEL_CAPABILITY_FILL;
+  if (device.timestamp_mask != 0) info.capabilities |= KEEL_CAPABILITY_TIMING;
+  if (device.import_alignment != 0) info.capabilities |= KEEL_CAPABILITY_HOST_REGISTER;
+  if (device.host_reaches_device_memory) info.capabilities |= KEEL_CAPABILITY_HOST_ALIAS;
+  if (device.memory_budget) info.capabilities |= KEEL_CAPABILITY_MEMORY_INFO;
   return device;
 }
 

@@ -159,7 +159,7 @@ keel_status memory_host_unregister(keel_plugin_device* device, void* pointer) {
 
 keel_status memory_host_alias(keel_plugin_device* device, void* pointer, uint64_t size,
                               void** out_alias) {
-  Place place;
+  BufferByte place;
   if (!object(device)->memory().find_device(pointer, size, &place)) {
     return kit::fail(KEEL_INVALID_ARGUMENT, "host_alias: %p is no memory of this device", pointer);
   }

@@ -43,7 +43,7 @@ keel_status Queue::failed(VkResult result, const char* call) {
   return to_status(result, call);
 }
 
-keel_status Queue::submit(VkCommandBuffer commands, const Moment* waits, uint32_t wait_count,
+keel_status Queue::submit(VkCommandBuffer commands, const TimelineValue* waits, uint32_t wait_count,
                           uint64_t* out_value) {
   std::array<VkSemaphore, kMaxQueues> wait_semaphores;
   std::array<uint64_t, kMaxQueues> wait_values;

@@ -27,7 +27,7 @@ inline constexpr uint32_t kMaxQueues = 8;
 class Queue;
 
 // A timeline value of a queue's clock.
-struct Moment {
+struct TimelineValue {
   Queue* queue = nullptr;
   uint64_t value = 0;
 };
@@ -45,7 +45,7 @@ class Queue {
 
   // Submits |commands| (NULL: none) behind |wait_count| moments of other queues. |*out_value| is
   // the clock's value after completion. Does not block on the device's work.
-  keel_status submit(VkCommandBuffer commands, const Moment* waits, uint32_t wait_count,
+  keel_status submit(VkCommandBuffer commands, const TimelineValue* waits, uint32_t wait_count,
                      uint64_t* out_value);
 
   // KEEL_OK once the clock has reached |value|, else KEEL_NOT_READY.

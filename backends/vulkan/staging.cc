@@ -13,7 +13,7 @@ Staging::~Staging() {
   if (block_.buffer != VK_NULL_HANDLE) memory_.destroy(block_);
 }
 
-keel_status Staging::reserve(Queue& queue, uint64_t size, std::mutex& held, Place* out_place) {
+keel_status Staging::reserve(Queue& queue, uint64_t size, std::mutex& held, BufferByte* out_place) {
   if (block_.buffer == VK_NULL_HANDLE) {
     const keel_status status = memory_.create_pinned(kSlots * kSlotBytes, &block_);
     if (status != KEEL_OK) return status;

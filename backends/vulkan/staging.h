@@ -29,7 +29,7 @@ class Staging {
   // Reserves |size| <= kSlotBytes bytes until the submission passed to the next submitted() has
   // finished. Blocks while work in flight occupies the ring, and releases |held| meanwhile. Returns
   // KEEL_NOT_READY if unsubmitted commands occupy the ring: the caller submits them and retries.
-  keel_status reserve(Queue& queue, uint64_t size, std::mutex& held, Place* out_place);
+  keel_status reserve(Queue& queue, uint64_t size, std::mutex& held, BufferByte* out_place);
   // Declares that all commands using the reservations so far finish at |value|.
   void submitted(uint64_t value);
 

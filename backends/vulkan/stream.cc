@@ -16,7 +16,7 @@ constexpr int64_t kForeverNs = INT64_MAX;
 constexpr uint64_t kStagedBytes = 64 << 10;
 
 // Returns the place |bytes| further on, for device access.
-Place advance(Place place, uint64_t bytes) {
+BufferByte advance(BufferByte place, uint64_t bytes) {
   place.offset += bytes;
   place.host = nullptr;
   return place;
@@ -54,7 +54,7 @@ Stream::~Stream() {
     if (!open_events_.empty()) flush();
     link_->stream = nullptr;
   }
-  const Moment& last = depends_[queue_.index()];
+  const TimelineValue& last = depends_[queue_.index()];
   queue_.wait(last.value, kForeverNs);
   device_.functions().DestroyCommandPool(device_.handle(), pool_, nullptr);
 }
@@ -168,7 +168,7 @@ keel_status Stream::flush() {
         to_status(device_.functions().EndCommandBuffer(open_), "vkEndCommandBuffer");
     if (status != KEEL_OK) return fail(status);
   }
-  std::array<Moment, kMaxQueues> waits;
+  std::array<TimelineValue, kMaxQueues> waits;
   uint32_t wait_count = 0;
   for (uint32_t rest = unsubmitted_waits_; rest != 0; rest &= rest - 1) {
     waits[wait_count++] = depends_[static_cast<uint32_t>(__builtin_ctz(rest))];
@@ -191,7 +191,7 @@ keel_status Stream::flush() {
 keel_status Stream::idle() {
   if (failure_ != KEEL_OK) return failure_;
   if (open_ != VK_NULL_HANDLE) return KEEL_NOT_READY;
-  for (const Moment& moment : depends_) {
+  for (const TimelineValue& moment : depends_) {
     if (moment.queue == nullptr) continue;
     const keel_status status = moment.queue->query(moment.value);
     if (status != KEEL_OK) return status == KEEL_NOT_READY ? status : fail(status);
@@ -252,9 +252,9 @@ keel_status Stream::wait_event(const Event& event) {
     fail(event.failure());
     return KEEL_OK;  // the stream's next wait reports it, like any failure of its work
   }
-  const Moment moment = event.moment();
+  const TimelineValue moment = event.moment();
   if (moment.queue->query(moment.value) == KEEL_OK) return KEEL_OK;
-  Moment& known = depends_[moment.queue->index()];
+  TimelineValue& known = depends_[moment.queue->index()];
   if (known.queue != nullptr && known.value >= moment.value) return KEEL_OK;
   if (moment.queue != &queue_) {
     // Work recorded so far need not wait.
@@ -342,8 +342,8 @@ keel_status Stream::copy(keel_copy_kind kind, void* destination, const void* sou
   const std::lock_guard lock(link_->mutex);
   if (failure_ != KEEL_OK) return failure_;
   const Memory& memory = device_.memory();
-  Place to;
-  Place from;
+  BufferByte to;
+  BufferByte from;
   const bool to_host = kind == KEEL_COPY_DEVICE_TO_HOST;
   const bool from_host = kind == KEEL_COPY_HOST_TO_DEVICE;
   if (!to_host && !memory.find_device(destination, size, &to)) {
@@ -359,7 +359,8 @@ keel_status Stream::copy(keel_copy_kind kind, void* destination, const void* sou
   return copy_places(to, from, size);
 }
 
-keel_status Stream::copy_places(const Place& destination, const Place& source, uint64_t size) {
+keel_status Stream::copy_places(const BufferByte& destination, const BufferByte& source,
+                                uint64_t size) {
   const keel_status status = begin_command();
   if (status != KEEL_OK) return status;
   const VkBufferCopy region = {source.offset, destination.offset, size};
@@ -367,14 +368,14 @@ keel_status Stream::copy_places(const Place& destination, const Place& source, u
   return end_command();
 }
 
-keel_status Stream::reserve_staging(uint64_t size, Place* out_place) {
+keel_status Stream::reserve_staging(uint64_t size, BufferByte* out_place) {
   keel_status status = staging_.reserve(queue_, size, link_->mutex, out_place);
   if (status != KEEL_NOT_READY) return status;
   status = flush();
   return status == KEEL_OK ? staging_.reserve(queue_, size, link_->mutex, out_place) : status;
 }
 
-keel_status Stream::upload(const Place& destination, const void* source, uint64_t size) {
+keel_status Stream::upload(const BufferByte& destination, const void* source, uint64_t size) {
   const char* from = static_cast<const char*>(source);
   if (destination.host != nullptr) {
     // The host writes device memory directly once all earlier work has finished.
@@ -387,7 +388,7 @@ keel_status Stream::upload(const Place& destination, const void* source, uint64_
   }
   for (uint64_t done = 0; done < size;) {
     const uint64_t part = std::min(size - done, Staging::kSlotBytes);
-    Place staged;
+    BufferByte staged;
     keel_status status = reserve_staging(part, &staged);
     if (status != KEEL_OK) return status;
     std::memcpy(staged.host, from + done, part);
@@ -398,7 +399,7 @@ keel_status Stream::upload(const Place& destination, const void* source, uint64_
   return KEEL_OK;
 }
 
-keel_status Stream::download(void* destination, const Place& source, uint64_t size) {
+keel_status Stream::download(void* destination, const BufferByte& source, uint64_t size) {
   char* to = static_cast<char*>(destination);
   if (source.host != nullptr) {
     const keel_status status = wait_idle(kForeverNs);
@@ -407,7 +408,7 @@ keel_status Stream::download(void* destination, const Place& source, uint64_t si
   }
   for (uint64_t done = 0; done < size;) {
     const uint64_t part = std::min(size - done, Staging::kSlotBytes);
-    Place staged;
+    BufferByte staged;
     keel_status status = reserve_staging(part, &staged);
     if (status == KEEL_OK) {
       status = copy_places(staged, advance(source, done), part);
@@ -420,9 +421,9 @@ keel_status Stream::download(void* destination, const Place& source, uint64_t si
   return KEEL_OK;
 }
 
-keel_status Stream::copy_small(const Place& destination, const void* bytes, uint64_t size) {
+keel_status Stream::copy_small(const BufferByte& destination, const void* bytes, uint64_t size) {
   if (size == 0) return KEEL_OK;
-  Place staged;
+  BufferByte staged;
   const keel_status status = reserve_staging(size, &staged);
   if (status != KEEL_OK) return status;
   std::memcpy(staged.host, bytes, size);
@@ -438,7 +439,7 @@ keel_status Stream::fill(void* destination, const void* pattern, uint32_t patter
 keel_status Stream::fill_locked(void* destination, const void* pattern, uint32_t pattern_size,
                                 uint64_t size) {
   if (failure_ != KEEL_OK) return failure_;
-  Place to;
+  BufferByte to;
   if (!device_.memory().find_device(destination, size, &to)) {
     return kit::fail(KEEL_INVALID_ARGUMENT, "fill: %p is no memory of this device", destination);
   }

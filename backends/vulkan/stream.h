@@ -110,12 +110,12 @@ class Stream {
   // Releases the mutex while it waits.
   keel_status wait_idle(int64_t timeout_ns);
 
-  keel_status copy_places(const Place& destination, const Place& source, uint64_t size);
-  keel_status upload(const Place& destination, const void* source, uint64_t size);
-  keel_status download(void* destination, const Place& source, uint64_t size);
-  keel_status reserve_staging(uint64_t size, Place* out_place);
+  keel_status copy_places(const BufferByte& destination, const BufferByte& source, uint64_t size);
+  keel_status upload(const BufferByte& destination, const void* source, uint64_t size);
+  keel_status download(void* destination, const BufferByte& source, uint64_t size);
+  keel_status reserve_staging(uint64_t size, BufferByte* out_place);
   // Copies the unaligned head or tail of a fill: at most 3 bytes, of any alignment.
-  keel_status copy_small(const Place& destination, const void* bytes, uint64_t size);
+  keel_status copy_small(const BufferByte& destination, const void* bytes, uint64_t size);
 
   Device& device_;
   Queue& queue_;
@@ -133,7 +133,7 @@ class Stream {
 
   // Dependencies of the stream's next command, by queue index. The entry of the stream's own queue
   // is its last submission, or a later one that the stream waited for.
-  std::array<Moment, kMaxQueues> depends_ = {};
+  std::array<TimelineValue, kMaxQueues> depends_ = {};
   uint32_t unsubmitted_waits_ = 0;  // bits of other queues whose entry is not yet submitted
   keel_status failure_ = KEEL_OK;
 };

@@ -254,15 +254,15 @@ TEST_F(VulkanOps, CrossEntropyAndItsGradient) {
     void* device_logits = upload(logits);
     void* device_labels = upload(labels);
     void* device_loss = alloc(loss.size() * 4);
-    void* device_sums = alloc(sums.size() * 4);
+    void* device_reductions = alloc(sums.size() * 4);
     run({KEEL_OP_CROSS_ENTROPY,
          {floats(device_logits, {n, v}), ints(device_labels, {n})},
-         {floats(device_loss, {n}), floats(device_sums, {n})},
+         {floats(device_loss, {n}), floats(device_reductions, {n})},
          {}});
     expect_near(device_loss, loss, 2e-6, 2e-6, "loss");
-    expect_near(device_sums, sums, 1e-6, 1e-6, "logsumexp");
+    expect_near(device_reductions, sums, 1e-6, 1e-6, "logsumexp");
     run({KEEL_OP_CROSS_ENTROPY_BACKWARD,
-         {floats(device_logits, {n, v}), ints(device_labels, {n}), floats(device_sums, {n})},
+         {floats(device_logits, {n, v}), ints(device_labels, {n}), floats(device_reductions, {n})},
          {floats(device_logits, {n, v})},
          {real(kScale)}});
     // Near 5000 the last place of logsumexp is 5e-4; the probabilities keep the lost digits.

@@ -58,9 +58,9 @@ TEST_F(VulkanTest, InfoDescribesTheDevice) {
   EXPECT_GE(info_.hardware_queues, 1U);
   EXPECT_GT(info_.memory_bytes, 0U);
   EXPECT_GT(info_.max_alloc_bytes, 0U);
-  constexpr uint64_t kAlways =
-      KEEL_CLAIM_PINNED | KEEL_CLAIM_ASYNC | KEEL_CLAIM_NOTIFY | KEEL_CLAIM_OPS | KEEL_CLAIM_FILL;
-  EXPECT_EQ(info_.claims & kAlways, kAlways);
+  constexpr uint64_t kAlways = KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_ASYNC |
+                               KEEL_CAPABILITY_NOTIFY | KEEL_CAPABILITY_OPS | KEEL_CAPABILITY_FILL;
+  EXPECT_EQ(info_.capabilities & kAlways, kAlways);
   void* native = nullptr;
   EXPECT_EQ(plugin_->device->native_handle(device_, 0, &native), KEEL_OK);
   EXPECT_NE(native, nullptr);
@@ -178,7 +178,7 @@ TEST_F(VulkanTest, HostAliasSeesDeviceMemory) {
   void* device = alloc(4096);
   void* alias = nullptr;
   const keel_status status = memory_->host_alias(device_, device, 4096, &alias);
-  if ((info_.claims & KEEL_CLAIM_HOST_ALIAS) == 0) {
+  if ((info_.capabilities & KEEL_CAPABILITY_HOST_ALIAS) == 0) {
     EXPECT_EQ(status, KEEL_UNSUPPORTED);
     GTEST_SKIP() << "the host cannot reach this device's memory";
   }
@@ -194,7 +194,7 @@ TEST_F(VulkanTest, HostAliasSeesDeviceMemory) {
 }
 
 TEST_F(VulkanTest, RegisteredMemoryIsCopiedWithoutABounce) {
-  if ((info_.claims & KEEL_CLAIM_HOST_REGISTER) == 0) GTEST_SKIP() << "not claimed";
+  if ((info_.capabilities & KEEL_CAPABILITY_HOST_REGISTER) == 0) GTEST_SKIP() << "not claimed";
   std::vector<uint8_t> host = pattern_bytes(100000, 9);
   const std::vector<uint8_t> data = host;
   void* address = nullptr;
@@ -378,7 +378,7 @@ TEST_F(VulkanTest, NotifyOfManyShortEventsLosesNone) {
 }
 
 TEST_F(VulkanTest, TimingEventsMeasureTheWorkBetween) {
-  if ((info_.claims & KEEL_CLAIM_TIMING) == 0) GTEST_SKIP() << "not claimed";
+  if ((info_.capabilities & KEEL_CAPABILITY_TIMING) == 0) GTEST_SKIP() << "not claimed";
   constexpr uint64_t kSize = 32 << 20;
   void* a = alloc(kSize);
   void* b = alloc(kSize);
@@ -399,7 +399,7 @@ TEST_F(VulkanTest, TimingEventsMeasureTheWorkBetween) {
 
 // Behind work in flight a timing event is submitted only on demand.
 TEST_F(VulkanTest, TimingEventsAreSubmittedForWhoeverAsks) {
-  if ((info_.claims & KEEL_CLAIM_TIMING) == 0) GTEST_SKIP() << "not claimed";
+  if ((info_.capabilities & KEEL_CAPABILITY_TIMING) == 0) GTEST_SKIP() << "not claimed";
   constexpr uint64_t kSize = 32 << 20;
   void* a = alloc(kSize);
   void* b = alloc(kSize);
@@ -447,7 +447,7 @@ TEST_F(VulkanTest, TimingEventsAreSubmittedForWhoeverAsks) {
 }
 
 TEST_F(VulkanTest, OneThreadAsksWhileAnotherEnqueues) {
-  if ((info_.claims & KEEL_CLAIM_TIMING) == 0) GTEST_SKIP() << "not claimed";
+  if ((info_.capabilities & KEEL_CAPABILITY_TIMING) == 0) GTEST_SKIP() << "not claimed";
   constexpr uint32_t kEvents = 200;  // several batches
   constexpr uint64_t kSize = 64 << 10;
   void* a = alloc(kSize);

@@ -11,9 +11,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include "bench/peers/meeting_point.h"
 #include "bench/peers/options.h"
 #include "bench/peers/ranks.h"
+#include "bench/peers/rendezvous_point.h"
 #include "bench/peers/trial.h"
 
 namespace keel::bench::peers {
@@ -48,13 +48,13 @@ KEEL_WIDEST_VECTORS void add_8(float* __restrict out, const float* const* in, ui
 
 // State shared by all ranks.
 struct Team {
-  Team(uint32_t ranks, bool spin) : meeting(ranks, spin), send(ranks), receive(ranks) {}
-  MeetingPoint meeting;
+  Team(uint32_t ranks, bool spin) : rendezvous(ranks, spin), send(ranks), receive(ranks) {}
+  RendezvousPoint rendezvous;
   std::vector<const float*> send;
   std::vector<const float*> receive;
 };
 
-class Direct : public Contestant {
+class Direct : public PeerContender {
  public:
   Direct(uint32_t rank, uint32_t world, Team& team) : rank_(rank), world_(world), team_(team) {}
 
@@ -87,8 +87,8 @@ class Direct : public Contestant {
     }
   }
 
-  void barrier() override { team_.meeting.arrive_and_wait(rank_); }
-  double largest(double value) override { return team_.meeting.largest(rank_, value); }
+  void barrier() override { team_.rendezvous.arrive_and_wait(rank_); }
+  double largest(double value) override { return team_.rendezvous.largest(rank_, value); }
 
  private:
   void run_once() {

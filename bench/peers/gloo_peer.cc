@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gloo as a contestant. Ranks are threads, or processes that rendezvous through a folder. Both use
-// Gloo's tcp transport on the loopback device: the only transport in Debian's package that needs no
-// RDMA hardware.
+// Gloo as a peer_contender. Ranks are threads, or processes that rendezvous through a folder. Both
+// use Gloo's tcp transport on the loopback device: the only transport in Debian's package that
+// needs no RDMA hardware.
 #include <gloo/allgather.h>
 #include <gloo/allgather_ring.h>
 #include <gloo/allreduce.h>
@@ -38,26 +38,26 @@ namespace keel::bench::peers {
 namespace {
 
 // A temporary folder for the ranks' rendezvous, deleted by the destructor.
-class MeetingFolder {
+class RendezvousFolder {
  public:
-  MeetingFolder() {
+  RendezvousFolder() {
     std::string pattern = std::filesystem::temp_directory_path() / "gloo-XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no folder to meet in");
     path_ = pattern;
   }
-  ~MeetingFolder() {
+  ~RendezvousFolder() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
-  MeetingFolder(const MeetingFolder&) = delete;
-  MeetingFolder& operator=(const MeetingFolder&) = delete;
+  RendezvousFolder(const RendezvousFolder&) = delete;
+  RendezvousFolder& operator=(const RendezvousFolder&) = delete;
   const std::string& path() const { return path_; }
 
  private:
   std::string path_;
 };
 
-class Gloo : public Contestant {
+class Gloo : public PeerContender {
  public:
   Gloo(uint32_t rank, const Options& options, const std::string& folder) {
     gloo::rendezvous::FileStore store(folder);
@@ -291,7 +291,7 @@ class Gloo : public Contestant {
 int run(int argc, char** argv) {
   const Options options = read_options(argc, argv);
   arm_deadline(options);
-  const MeetingFolder folder;
+  const RendezvousFolder folder;
   const RankFunction rank_function = [&](uint32_t rank) {
     arm_deadline(options);  // a child does not inherit the parent's
     Gloo gloo(rank, options, folder.path());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keel as a contestant: ranks are processes or threads, buffers are Keel's or foreign. Links only
-// the public interface, as a framework does.
+// Keel as a peer_contender: ranks are processes or threads, buffers are Keel's or foreign. Links
+// only the public interface, as a framework does.
 #include <keel/keel.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ void check(keel_status status, const char* what) {
 }
 #define KEEL_CHECK(call) check(call, #call)
 
-class Keel : public Contestant {
+class Keel : public PeerContender {
  public:
   Keel(uint32_t rank, const Options& options, const keel_unique_id& id)
       : rank_(rank), world_(options.ranks), foreign_(options.foreign) {
@@ -52,7 +52,7 @@ class Keel : public Contestant {
 
   float* allocate(uint64_t elements) override {
     if (foreign_) {
-      float* memory = Contestant::allocate(elements);
+      float* memory = PeerContender::allocate(elements);
       KEEL_CHECK(keel_host_register(device_, memory, elements * sizeof(float)));
       registered_.push_back(memory);
       return memory;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An MPI as a contestant, compiled once with each installed MPI. mpirun's command line chooses
+// An MPI as a peer_contender, compiled once with each installed MPI. mpirun's command line chooses
 // launcher and transports; this file chooses algorithms, so that one launch finds the best one for
 // each size.
 #include <mpi.h>
@@ -71,7 +71,7 @@ struct MpiWay {
   bool yields = false;       // non-blocking calls that yield between tests
 };
 
-class Mpi : public Contestant {
+class Mpi : public PeerContender {
  public:
   Mpi() {
     KEEL_CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));

@@ -7,10 +7,10 @@
 #include <thread>
 
 #include "bench/peers/measurement.h"
-#include "bench/peers/meeting_point.h"
 #include "bench/peers/options.h"
 #include "bench/peers/pattern.h"
 #include "bench/peers/ranks.h"
+#include "bench/peers/rendezvous_point.h"
 #include "bench/peers/trial.h"
 
 namespace keel::bench::peers {
@@ -149,7 +149,7 @@ TEST(Measurement, IsNotReadFromOtherLines) {
 }
 
 // A single rank, for which every operation copies its own data; with faults to detect.
-class Alone : public Contestant {
+class Alone : public PeerContender {
  public:
   enum class Fault { kNone, kSlowWay, kWrongElement, kNothingDone };
   explicit Alone(Fault fault) : fault_(fault) {}
@@ -253,18 +253,18 @@ TEST(Trial, NoticesWrongResults) {
   }
 }
 
-TEST(MeetingPoint, LetsNobodyPassBeforeAllHaveCome) {
+TEST(RendezvousPoint, LetsNobodyPassBeforeAllHaveCome) {
   constexpr uint32_t kRanks = 4;
-  constexpr int kMeetings = 500;
-  MeetingPoint meeting(kRanks, /*spin=*/false);
+  constexpr int kRendezvous = 500;
+  RendezvousPoint rendezvous(kRanks, /*spin=*/false);
   std::vector<int> arrived(kRanks, 0);  // plain ints: only the barriers order accesses
   std::atomic<int> early = 0;
   run_in_threads(kRanks, [&](uint32_t rank) {
-    for (int i = 0; i < kMeetings; ++i) {
+    for (int i = 0; i < kRendezvous; ++i) {
       arrived[rank] = i;
-      meeting.arrive_and_wait(rank);
+      rendezvous.arrive_and_wait(rank);
       for (const int other : arrived) early += other != i;
-      if (meeting.largest(rank, rank + i) != kRanks - 1 + i) ++early;
+      if (rendezvous.largest(rank, rank + i) != kRanks - 1 + i) ++early;
     }
   });
   EXPECT_EQ(early, 0);

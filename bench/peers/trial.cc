@@ -20,25 +20,25 @@ namespace {
 // Runs one case after the other on the same two buffers.
 class Trial {
  public:
-  Trial(Contestant& contestant, const Options& options)
-      : contestant_(contestant), options_(options) {
+  Trial(PeerContender& peer_contender, const Options& options)
+      : peer_contender_(peer_contender), options_(options) {
     uint64_t most = 0;
     for (const Operation operation : options.operations) {
       for (const uint64_t bytes : options.bytes) {
-        const Shape shape = make_shape(operation, bytes, contestant.world());
+        const Shape shape = make_shape(operation, bytes, peer_contender.world());
         most = std::max(most, std::max(shape.send, shape.receive));
       }
     }
-    send_ = contestant.allocate(most);
-    receive_ = contestant.allocate(most);
+    send_ = peer_contender.allocate(most);
+    receive_ = peer_contender.allocate(most);
     poison(send_, most);
     poison(receive_, most);
   }
 
   void measure(Operation operation, uint64_t bytes) {
-    const Shape shape = make_shape(operation, bytes, contestant_.world());
-    const std::vector<Way> ways = contestant_.ways(shape);
-    for (const std::string& form : contestant_.forms()) {
+    const Shape shape = make_shape(operation, bytes, peer_contender_.world());
+    const std::vector<Way> ways = peer_contender_.ways(shape);
+    for (const std::string& form : peer_contender_.forms()) {
       size_t fastest = 0;
       size_t prepared = 0;
       double least = INFINITY;
@@ -69,13 +69,13 @@ class Trial {
           options_.times != 0
               ? options_.times
               : static_cast<uint64_t>(std::clamp(options_.seconds / least, 2.0, 1e8));
-      contestant_.run(form, std::min<uint64_t>(options_.warmup, times));
+      peer_contender_.run(form, std::min<uint64_t>(options_.warmup, times));
       const double seconds = time(form, times);
       double last = 0;
       right = is_right(shape, ways[fastest], form, /*seed=*/2, &last) && right;
-      if (contestant_.rank() != 0) continue;
+      if (peer_contender_.rank() != 0) continue;
       const Measurement measurement = {operation,
-                                       contestant_.world(),
+                                       peer_contender_.world(),
                                        bytes,
                                        shape.bytes(),
                                        ways[fastest].name,
@@ -92,29 +92,29 @@ class Trial {
   using Clock = std::chrono::steady_clock;
 
   bool is_root(const Shape& shape) const {
-    return shape.operation == Operation::kBroadcast && contestant_.rank() == 0;
+    return shape.operation == Operation::kBroadcast && peer_contender_.rank() == 0;
   }
 
   void prepare(const Shape& shape, size_t way) {
-    contestant_.prepare(shape, way, send_, is_root(shape) ? send_ : receive_);
+    peer_contender_.prepare(shape, way, send_, is_root(shape) ? send_ : receive_);
   }
 
   // Runs one operation on fresh data; returns whether all results on all ranks are right.
   bool is_right(const Shape& shape, const Way& way, const std::string& form, uint32_t seed,
                 double* out_seconds) {
     poison(receive_, shape.receive);
-    fill_send(shape, contestant_.rank(), seed, way.in_place ? receive_ : send_);
+    fill_send(shape, peer_contender_.rank(), seed, way.in_place ? receive_ : send_);
     *out_seconds = time(form, 1);
     const float* result = is_root(shape) ? send_ : receive_;
-    const std::optional<uint64_t> wrong = find_wrong(shape, contestant_.rank(), seed, result);
+    const std::optional<uint64_t> wrong = find_wrong(shape, peer_contender_.rank(), seed, result);
     if (wrong) {
       std::fprintf(stderr, "%s, %s, %llu bytes: element %llu of rank %u is wrong: %g\n",
                    name_of(shape.operation), way.name.c_str(),
                    static_cast<unsigned long long>(shape.bytes()),
-                   static_cast<unsigned long long>(*wrong), contestant_.rank(),
+                   static_cast<unsigned long long>(*wrong), peer_contender_.rank(),
                    static_cast<double>(result[*wrong]));
     }
-    return contestant_.largest(wrong ? 1 : 0) == 0;
+    return peer_contender_.largest(wrong ? 1 : 0) == 0;
   }
 
   // Algorithms four times slower than the best at one size are excluded at larger sizes: with 8
@@ -145,10 +145,10 @@ class Trial {
   }
 
   double time(const std::string& form, uint64_t times) {
-    contestant_.barrier();
+    peer_contender_.barrier();
     const Clock::time_point start = Clock::now();
-    contestant_.run(form, times);
-    return contestant_.largest(std::chrono::duration<double>(Clock::now() - start).count());
+    peer_contender_.run(form, times);
+    return peer_contender_.largest(std::chrono::duration<double>(Clock::now() - start).count());
   }
 
   // Returns the seconds of one operation.
@@ -165,7 +165,7 @@ class Trial {
     }
   }
 
-  Contestant& contestant_;
+  PeerContender& peer_contender_;
   const Options& options_;
   float* send_;
   float* receive_;
@@ -174,8 +174,8 @@ class Trial {
 
 }  // namespace
 
-void run_cases(Contestant& contestant, const Options& options) {
-  Trial trial(contestant, options);
+void run_cases(PeerContender& peer_contender, const Options& options) {
+  Trial trial(peer_contender, options);
   for (const Operation operation : options.operations) {
     for (const uint64_t bytes : options.bytes) trial.measure(operation, bytes);
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times a contestant: every operation and size of the options, each with its fastest algorithm.
+// Times a peer_contender: every operation and size of the options, each with its fastest algorithm.
 #ifndef KEEL_BENCH_PEERS_TRIAL_H_
 #define KEEL_BENCH_PEERS_TRIAL_H_
 
-#include "bench/peers/contestant.h"
 #include "bench/peers/options.h"
+#include "bench/peers/peer_contender.h"
 
 namespace keel::bench::peers {
 
@@ -12,7 +12,7 @@ namespace keel::bench::peers {
 // once, at the largest size. Each algorithm is checked, then timed for an eighth of
 // |options.seconds| unless it is hopelessly slow; the fastest algorithm is timed in full and
 // checked again.
-void run_cases(Contestant& contestant, const Options& options);
+void run_cases(PeerContender& peer_contender, const Options& options);
 
 }  // namespace keel::bench::peers
 

@@ -23,17 +23,17 @@ constexpr uint64_t kStreamedResult = 4 << 20;
 }  // namespace
 
 DirectAlgorithm::DirectAlgorithm(RankContext& context, const Request& request, uint64_t sequence,
-                                 const Side& send, const Side& receive, Patience& patience)
+                                 const Side& send, const Side& receive, WaitContext& wait_context)
     : context_(context),
       request_(request),
       sequence_(sequence),
       send_(send),
       receive_(receive),
-      patience_(patience),
+      wait_context_(wait_context),
       world_(context.world()),
       rank_(context.rank()),
       element_(request.element()),
-      pair_sum_(context, request, sequence, send, receive, patience),
+      pair_reduction_(context, request, sequence, send, receive, wait_context),
       host_copies_(!context.any_staged()),
       is_copied_whole_(context.attach().is_agreed() && may_copy_one_shot(context, request)),
       shares_(request.collective == KEEL_ALL_REDUCE || request.collective == KEEL_REDUCE) {}
@@ -79,13 +79,13 @@ DirectAlgorithm::Range DirectAlgorithm::share_of(uint32_t peer, uint64_t count) 
 void DirectAlgorithm::make_plan() {
   if (window_ != 0) return;
   const uint64_t parts = std::max(request_.send_parts(world_), request_.receive_parts(world_));
-  Exchange& exchange = context_.exchange;
-  context_.read_legs(sequence_, &exchange.legs);
+  OperationStatistics& exchange = context_.exchange;
+  context_.read_links(sequence_, &exchange.links);
   // In the forms with arrays the ranks do not even know the largest piece.
   const bool is_known = !has_arrays(request_.collective);
   const uint64_t bytes = is_known ? request_.count * element_ * parts : UINT64_MAX;
-  plan_exchange({bytes, static_cast<uint32_t>(element_), context_.window_bytes()}, exchange.legs,
-                host_copies_, &exchange.plan);
+  plan_chunks({bytes, static_cast<uint32_t>(element_), context_.window_bytes()}, exchange.links,
+              host_copies_, &exchange.plan);
   if (!is_known) exchange.plan.bound_seconds = exchange.plan.predicted_seconds = 0;
   window_ = std::max<uint64_t>(1, exchange.plan.window_bytes / element_ / parts);
   context_.stage().use_windows(exchange.plan.window_bytes, exchange.plan.windows);
@@ -158,29 +158,30 @@ Status DirectAlgorithm::source(uint32_t peer, uint64_t round, uint32_t part, con
     *out_data = context_.stage().in(round) + in_window;
     return {};
   }
-  const Post& post = context_.segment().post(peer, sequence_);
+  const OperationDescriptor& post = context_.segment().post(peer, sequence_);
   uint64_t offset = (piece.offset + range.begin) * element_;
-  if ((post.flags & Post::kSendStaged) != 0) offset = context_.stage().in_offset(round) + in_window;
+  if ((post.flags & OperationDescriptor::kSendStaged) != 0)
+    offset = context_.stage().in_offset(round) + in_window;
   return context_.resolve(peer, post.send, post.memory_epoch, offset, range.count * element_,
-                          patience_, out_data);
+                          wait_context_, out_data);
 }
 
 Status DirectAlgorithm::shared_result(uint32_t peer, uint64_t round, const Range& range,
                                       const char** out_data) {
-  const Post& post = context_.segment().post(peer, sequence_);
+  const OperationDescriptor& post = context_.segment().post(peer, sequence_);
   uint64_t offset = range.begin * element_;
-  if ((post.flags & Post::kReceiveStaged) != 0) {
+  if ((post.flags & OperationDescriptor::kReceiveStaged) != 0) {
     offset =
         context_.stage().out_offset(round) + (range.begin - round * round_elements_) * element_;
   }
   return context_.resolve(peer, post.receive, post.memory_epoch, offset, range.count * element_,
-                          patience_, out_data);
+                          wait_context_, out_data);
 }
 
 // ---- rounds ---------------------------------------------------------------------
 
 Status DirectAlgorithm::start(bool is_fetched) {
-  if (context_.may_sum_on_device()) can_sum_pair_ = pair_sum_.can_do();
+  if (context_.may_sum_on_device()) can_sum_pair_ = pair_reduction_.can_do();
   if (!send_.staged) return {};
   // If the device has reduced the last operation, the chunks will most likely not be needed.
   if (can_sum_pair_ && context_.sums_on_device) return {};
@@ -205,8 +206,9 @@ Status DirectAlgorithm::run() {
   uint64_t largest = own;
   any_staged_ = send_.staged || receive_.staged;
   for (uint32_t rank = 0; rank < world_; ++rank) {
-    const Post& post = context_.segment().post(rank, sequence_);
-    any_staged_ = any_staged_ || (post.flags & (Post::kSendStaged | Post::kReceiveStaged)) != 0;
+    const OperationDescriptor& post = context_.segment().post(rank, sequence_);
+    any_staged_ = any_staged_ || (post.flags & (OperationDescriptor::kSendStaged |
+                                                OperationDescriptor::kReceiveStaged)) != 0;
     const uint64_t theirs = post.largest;
     largest = std::max(largest, theirs);
     // Only all_to_all_v has pieces unknown to the peers.
@@ -215,12 +217,12 @@ Status DirectAlgorithm::run() {
                    context_.team().name(rank), theirs, own);
   }
   if (can_sum_pair_) {
-    context_.sums_on_device = pair_sum_.can_other_do();
-    if (context_.sums_on_device) return pair_sum_.run(has_fetched_);
+    context_.sums_on_device = pair_reduction_.can_other_do();
+    if (context_.sums_on_device) return pair_reduction_.run(has_fetched_);
   }
   if (any_staged_) make_plan();
   if (send_.staged && !has_fetched_) KEEL_RETURN_IF_ERROR(fetch_first(/*is_fetched=*/false));
-  const DividedSums& sums = context_.divided_sums;
+  const ReduceScatterChunks& sums = context_.reduce_scatter_chunks;
   const bool is_streamed = !any_staged_ && shares_ && largest * element_ >= sums.streamed_bytes;
   round_elements_ = any_staged_               ? window_
                     : shares_ && !is_streamed ? sums.round_bytes / element_
@@ -245,7 +247,7 @@ Status DirectAlgorithm::run() {
 }
 
 void DirectAlgorithm::tell_exchange(std::chrono::steady_clock::time_point begin) {
-  ExchangeWay way;
+  OperationPath way;
   way.rounds = rounds_;
   way.round_bytes = round_elements_ * element_;
   way.is_staged = way.is_planned = any_staged_;
@@ -256,21 +258,22 @@ Status DirectAlgorithm::run_rounds() {
   const uint64_t windows = context_.stage().windows();
   const uint64_t own = request_.largest_piece();
   for (uint64_t round = 0; round < rounds_; ++round) {
-    context_.give_way();
+    context_.yield_to_urgent();
     // Rounds beyond the rank's pieces, as many as the peers announce: without this check they would
     // not end if the peers never wait.
-    if (round * round_elements_ >= own && patience_.deadline().passed()) {
+    if (round * round_elements_ >= own && wait_context_.deadline().passed()) {
       return failure(KEEL_TIMED_OUT, "the rounds of the other ranks did not end in time");
     }
     if (any_staged_) {
-      if (send_.staged) KEEL_RETURN_IF_ERROR(context_.stage().await_fetched(round, patience_));
+      if (send_.staged) KEEL_RETURN_IF_ERROR(context_.stage().await_fetched(round, wait_context_));
       // Ensures that all ranks have staged their part of the round, and have completed the round
       // before. Known already with host copies: for the first round from the descriptors, and for
       // reductions from the barrier after the reduction of the round before.
       const bool is_there = host_copies_ && (round == 0 || shares_);
-      if (!is_there) KEEL_RETURN_IF_ERROR(context_.meet(patience_));
+      if (!is_there) KEEL_RETURN_IF_ERROR(context_.meet(wait_context_));
       if (round > 0 && !shares_) KEEL_RETURN_IF_ERROR(fetch(round - 1 + windows));
-      if (receive_.staged) KEEL_RETURN_IF_ERROR(context_.stage().await_delivered(round, patience_));
+      if (receive_.staged)
+        KEEL_RETURN_IF_ERROR(context_.stage().await_delivered(round, wait_context_));
     }
     if (shares_) {
       KEEL_RETURN_IF_ERROR(share_round(round));
@@ -283,10 +286,10 @@ Status DirectAlgorithm::run_rounds() {
   }
   // A buffer must not change until all ranks have read it.
   context_.arrive();
-  if (is_read()) KEEL_RETURN_IF_ERROR(context_.await(patience_));
+  if (is_read()) KEEL_RETURN_IF_ERROR(context_.await(wait_context_));
   if (receive_.staged && receive_.buffer.device != nullptr) {
     for (uint64_t round = 0; round < windows; ++round) {
-      KEEL_RETURN_IF_ERROR(context_.stage().await_delivered(round, patience_));
+      KEEL_RETURN_IF_ERROR(context_.stage().await_delivered(round, wait_context_));
     }
   }
   return {};
@@ -312,8 +315,8 @@ Status DirectAlgorithm::copy_round(uint64_t round) {
     if (range.count == 0) continue;
     char* const destination = target(round, parts == 1 ? 0 : peer, to, range);
     const uint64_t bytes = range.count * element_;
-    const Post& post = context_.segment().post(peer, sequence_);
-    if ((post.flags & Post::kSendAttached) != 0 && !context_.team().is_here(peer)) {
+    const OperationDescriptor& post = context_.segment().post(peer, sequence_);
+    if ((post.flags & OperationDescriptor::kSendAttached) != 0 && !context_.team().is_here(peer)) {
       const uint64_t address = post.send.address + (from.offset + range.begin) * element_;
       KEEL_RETURN_IF_ERROR(context_.read_attached(peer, address, bytes, destination));
       continue;
@@ -390,7 +393,7 @@ Status DirectAlgorithm::share_round(uint64_t round) {
       KEEL_RETURN_IF_ERROR(context_.reduce_in_steps(request_, sums, own.count, store_));
     }
   }
-  KEEL_RETURN_IF_ERROR(context_.meet(patience_));
+  KEEL_RETURN_IF_ERROR(context_.meet(wait_context_));
   // The chunks of all ranks have been read.
   if (any_staged_) KEEL_RETURN_IF_ERROR(fetch(round + context_.stage().windows()));
   if (request_.collective == KEEL_REDUCE && rank_ != request_.root) return {};

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "collectives/algorithms/pair_sum.h"
+#include "collectives/algorithms/pair_reduction.h"
 #include "collectives/operation.h"
 #include "collectives/rank_context.h"
 #include "collectives/reduce.h"
@@ -29,13 +29,13 @@ namespace keel {
 class DirectAlgorithm {
  public:
   DirectAlgorithm(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
-                  const Side& receive, Patience& patience);
+                  const Side& receive, WaitContext& wait_context);
 
   // Before publishing: stages the chunks of the first round. |is_fetched|: a separate instance has
   // staged the chunks for this operation.
   Status start(bool is_fetched);
-  // Flags of Post, after start().
-  uint32_t post_flags() const { return can_sum_pair_ ? Post::kSumsOnDevice : 0u; }
+  // Flags of OperationDescriptor, after start().
+  uint32_t post_flags() const { return can_sum_pair_ ? OperationDescriptor::kSumsOnDevice : 0u; }
   // Runs the operation, after all ranks have published.
   Status run();
   // Whether the peers read the receive side, which then needs a place.
@@ -80,7 +80,7 @@ class DirectAlgorithm {
   const uint64_t sequence_;
   const Side& send_;
   const Side& receive_;
-  Patience& patience_;
+  WaitContext& wait_context_;
   const uint32_t world_;
   const uint32_t rank_;
   const uint64_t element_;
@@ -89,7 +89,7 @@ class DirectAlgorithm {
   uint64_t rounds_ = 0;
   bool any_staged_ = false;
   bool has_fetched_ = false;  // the first chunks
-  PairSum pair_sum_;
+  PairReduction pair_reduction_;
   bool can_sum_pair_ = false;  // this rank can do its part
   // Staged data is copied by the threads of the ranks, and is complete when the ranks meet.
   const bool host_copies_;

@@ -14,7 +14,7 @@ constexpr StepBuffer kWork = StepBuffer::kWork;
 // Two ranks read each other's sum while both compute the next sum, so sums alternate between the
 // parts of the scratch and go to the receive buffer last: in place, all readers have read it by
 // then. All ranks compute the same sums of the same sums in the same order.
-void plan_doubling_all_reduce(const PlanPlace& place, StepPlan* plan) {
+void plan_doubling_all_reduce(const RankPosition& place, StepPlan* plan) {
   const Folded folded(place.world);
   const uint32_t rank = place.rank;
   const auto levels = static_cast<uint32_t>(std::countr_zero(folded.core));
@@ -51,7 +51,7 @@ void plan_doubling_all_reduce(const PlanPlace& place, StepPlan* plan) {
   if (folded.extras != 0 || levels == 1) plan->end_step();
 }
 
-void plan_doubling_all_gather(const PlanPlace& place, StepPlan* plan) {
+void plan_doubling_all_gather(const RankPosition& place, StepPlan* plan) {
   const Folded folded(place.world);
   const uint32_t rank = place.rank;
   plan->reads_receive = place.world > 2;

@@ -11,7 +11,7 @@ namespace keel {
 namespace {
 
 uint8_t* payload(RankContext& context, uint32_t rank, uint64_t sequence, uint64_t bytes) {
-  Post& post = context.segment().post(rank, sequence);
+  OperationDescriptor& post = context.segment().post(rank, sequence);
   return bytes <= sizeof(post.small) ? post.small : context.segment().eager(rank, sequence);
 }
 
@@ -57,7 +57,7 @@ void compute_eager(RankContext& context, const Request& request, uint64_t sequen
 }
 
 Status write_eager(RankContext& context, const Request& request, uint64_t sequence,
-                   const Side& send, Patience& patience) {
+                   const Side& send, WaitContext& wait_context) {
   if (send.bytes == 0) return {};
   if (send.buffer.host != nullptr) {
     context.count_in_place(send.bytes);
@@ -68,7 +68,7 @@ Status write_eager(RankContext& context, const Request& request, uint64_t sequen
     return {};
   }
   KEEL_RETURN_IF_ERROR(context.stage().fetch(0, send.buffer, 0, 0, send.bytes));
-  KEEL_RETURN_IF_ERROR(context.stage().await_fetched(0, patience));
+  KEEL_RETURN_IF_ERROR(context.stage().await_fetched(0, wait_context));
   context.to_host.store(context.stage().traffic().to_host, std::memory_order_relaxed);
   const HostSpan span("host copy", [](AccessList&) {});
   fill_eager(context, request, sequence, context.stage().in(0), send.bytes);
@@ -76,7 +76,7 @@ Status write_eager(RankContext& context, const Request& request, uint64_t sequen
 }
 
 Status finish_eager(RankContext& context, const Request& request, uint64_t sequence,
-                    const Side& receive, Patience& patience) {
+                    const Side& receive, WaitContext& wait_context) {
   if (receive.bytes == 0) return {};
   const char* const name = reduces(request.collective) ? "host reduce" : "host copy";
   if (receive.buffer.host != nullptr) {
@@ -92,7 +92,7 @@ Status finish_eager(RankContext& context, const Request& request, uint64_t seque
     compute_eager(context, request, sequence, context.stage().out(0));
   }
   KEEL_RETURN_IF_ERROR(context.stage().deliver(0, receive.buffer, 0, 0, receive.bytes));
-  KEEL_RETURN_IF_ERROR(context.stage().await_delivered(0, patience));
+  KEEL_RETURN_IF_ERROR(context.stage().await_delivered(0, wait_context));
   context.to_device.store(context.stage().traffic().to_device, std::memory_order_relaxed);
   return {};
 }

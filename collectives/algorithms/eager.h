@@ -31,9 +31,9 @@ void compute_eager(RankContext& context, const Request& request, uint64_t sequen
 
 // Same for all buffers, with spans for observers.
 Status write_eager(RankContext& context, const Request& request, uint64_t sequence,
-                   const Side& send, Patience& patience);
+                   const Side& send, WaitContext& wait_context);
 Status finish_eager(RankContext& context, const Request& request, uint64_t sequence,
-                    const Side& receive, Patience& patience);
+                    const Side& receive, WaitContext& wait_context);
 
 }  // namespace keel
 

@@ -13,7 +13,7 @@ constexpr StepBuffer kWork = StepBuffer::kWork;
 
 // A rank writes one half while the partner reads the second half, so sums may overwrite the
 // operands, in place too.
-void plan_halving_all_reduce(const PlanPlace& place, StepPlan* plan) {
+void plan_halving_all_reduce(const RankPosition& place, StepPlan* plan) {
   const Folded folded(place.world);
   const uint32_t rank = place.rank;
   plan->shares = folded.core;
@@ -53,7 +53,7 @@ void plan_halving_all_reduce(const PlanPlace& place, StepPlan* plan) {
   plan->end_step();
 }
 
-void plan_halving_reduce_scatter(const PlanPlace& place, StepPlan* plan) {
+void plan_halving_reduce_scatter(const RankPosition& place, StepPlan* plan) {
   const Folded folded(place.world);
   const uint32_t rank = place.rank;
   plan->work_parts = place.world == 2 ? 0 : place.world;

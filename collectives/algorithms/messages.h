@@ -19,14 +19,15 @@ namespace keel {
 // Unreachable data passes through a staging pipeline of the transfer, chunk by chunk. All transfers
 // of a group progress together, without waiting for each other. If a rank has refused a transfer,
 // the peer is informed and no buffer is touched. For one thread.
-class MessageExchange {
+class PointToPointTransfers {
  public:
-  explicit MessageExchange(RankContext& context) : context_(context), counters_(context.world()) {}
+  explicit PointToPointTransfers(RankContext& context)
+      : context_(context), counters_(context.world()) {}
 
   // Returns the first failure of a transfer not refused by this rank. KEEL_INVALID_ARGUMENT and
   // KEEL_RANK_FAILED end a single transfer; after all further codes the caller ends the
   // communicator.
-  Status run(const std::vector<Transfer>& transfers, Patience& patience);
+  Status run(const std::vector<Transfer>& transfers, WaitContext& wait_context);
 
  private:
   enum class State { kPosting, kMoving, kDone };
@@ -35,7 +36,7 @@ class MessageExchange {
     uint64_t sequence;
     State state = State::kPosting;
     Side side;
-    std::unique_ptr<Stage> stage;
+    std::unique_ptr<StagingPipeline> stage;
     uint64_t windows = 0;  // in total
     uint64_t fetched = 0;  // chunks with staging started, or received
   };
@@ -44,34 +45,35 @@ class MessageExchange {
     uint64_t received = 0;
     // For each slot of messages to the peer: number, plus one, of the last message with a read
     // answer.
-    std::array<uint64_t, ControlSegment::kMails> settled = {};
+    std::array<uint64_t, ControlSegment::kSlots> settled = {};
   };
 
   Status begin(const Transfer& transfer, Moving* out_moving);
   // Advances the transfer as far as possible.
-  Status advance(Moving& moving, Patience& patience);
-  Status advance_send(Moving& moving, Mail& mail, Patience& patience);
-  Status advance_receive(Moving& moving, Mail& mail, Patience& patience);
-  Status post(Moving& moving, Mail& mail);
-  Status stage_windows(Moving& moving, Mail& mail, Patience& patience);
-  Status receive_window(Moving& moving, const Mail& mail, uint64_t window, Patience& patience);
+  Status advance(Moving& moving, WaitContext& wait_context);
+  Status advance_send(Moving& moving, PointToPointSlot& slot, WaitContext& wait_context);
+  Status advance_receive(Moving& moving, PointToPointSlot& slot, WaitContext& wait_context);
+  Status post(Moving& moving, PointToPointSlot& slot);
+  Status stage_windows(Moving& moving, PointToPointSlot& slot, WaitContext& wait_context);
+  Status receive_window(Moving& moving, const PointToPointSlot& slot, uint64_t window,
+                        WaitContext& wait_context);
   // State of the repeated search for a deadlock.
   struct Look {
     std::optional<Deadline> next;
     uint32_t seen = 0;  // number of searches that found a deadlock
   };
-  void end_standstill(Look* look);
-  Status lease_stage(Moving& moving);
+  void end_deadlock(Look* look);
+  Status lease_staging(Moving& moving);
   void finish(Moving& moving);
-  void answer(Mail& mail, uint64_t sequence, uint32_t sender, keel_status status);
+  void answer(PointToPointSlot& slot, uint64_t sequence, uint32_t sender, keel_status status);
   // Failure of transfer |own|, because |rank| has refused the matching half with |code|.
   Status refusal(uint32_t rank, const Transfer& own, keel_status code) const;
   Status mismatch(uint32_t sender, uint64_t sent, keel_dtype sent_dtype, uint32_t receiver,
                   uint64_t wanted, keel_dtype wanted_dtype) const;
 
   RankContext& context_;
-  std::vector<Counters> counters_;              // one per peer
-  std::vector<std::unique_ptr<Stage>> stages_;  // kept for later transfers
+  std::vector<Counters> counters_;                        // one per peer
+  std::vector<std::unique_ptr<StagingPipeline>> stages_;  // kept for later transfers
 };
 
 }  // namespace keel

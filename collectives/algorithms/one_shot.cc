@@ -11,7 +11,8 @@ namespace keel {
 
 bool can_one_shot(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
                   const Side& receive) {
-  constexpr uint32_t kForeign = Post::kSendStaged | Post::kReceiveStaged | Post::kInPlace;
+  constexpr uint32_t kForeign = OperationDescriptor::kSendStaged |
+                                OperationDescriptor::kReceiveStaged | OperationDescriptor::kInPlace;
   const uint32_t world = context.world();
   if (request.algorithm != Algorithm::kOneShot) return false;
   // Use the local values for this rank: a remote process may have overwritten the descriptor.
@@ -23,14 +24,14 @@ bool can_one_shot(RankContext& context, const Request& request, uint64_t sequenc
 }
 
 Status run_one_shot(RankContext& context, const Request& request, uint64_t sequence,
-                    const Side& send, const Side& receive, Patience& patience) {
+                    const Side& send, const Side& receive, WaitContext& wait_context) {
   const uint64_t bytes = request.count * request.element();
   for (uint32_t peer = 0; peer < context.world(); ++peer) {
-    const Post& post = context.segment().post(peer, sequence);
+    const OperationDescriptor& post = context.segment().post(peer, sequence);
     const char* data = send.buffer.host;
     if (peer != context.rank()) {
       KEEL_RETURN_IF_ERROR(
-          context.resolve(peer, post.send, post.memory_epoch, 0, bytes, patience, &data));
+          context.resolve(peer, post.send, post.memory_epoch, 0, bytes, wait_context, &data));
     }
     context.sources[peer] = data;
     context.factors[peer] = context.posted_factor(peer, request, sequence);
@@ -44,7 +45,7 @@ Status run_one_shot(RankContext& context, const Request& request, uint64_t seque
         context.reduce_in_steps(request, receive.buffer.host, request.count, Store::kCached));
   }
   // A buffer must not change until all ranks have read it.
-  KEEL_RETURN_IF_ERROR(context.meet(patience));
+  KEEL_RETURN_IF_ERROR(context.meet(wait_context));
   context.count_in_place(2 * bytes);
   return {};
 }
@@ -60,13 +61,14 @@ bool may_copy_one_shot(const RankContext& context, const Request& request) {
 bool does_copy_one_shot(RankContext& context, const Request& request, uint64_t sequence) {
   if (request.algorithm != Algorithm::kOneShot) return false;
   for (uint32_t rank = 0; rank < context.world(); ++rank) {
-    if ((context.segment().post(rank, sequence).flags & Post::kSendAttached) != 0) return true;
+    if ((context.segment().post(rank, sequence).flags & OperationDescriptor::kSendAttached) != 0)
+      return true;
   }
   return false;
 }
 
 Status run_copying_one_shot(RankContext& context, const Request& request, uint64_t sequence,
-                            const Side& send, const Side& receive, Patience& patience) {
+                            const Side& send, const Side& receive, WaitContext& wait_context) {
   // A remote process may have overwritten the rank's descriptor, but not local values.
   if (!may_copy_one_shot(context, request)) {
     return failure(KEEL_RANK_FAILED, "a rank posted an address that nobody asked for");
@@ -78,21 +80,21 @@ Status run_copying_one_shot(RankContext& context, const Request& request, uint64
     context.factors[peer] = context.posted_factor(peer, request, sequence);
     context.sources[peer] = send.buffer.host;
     if (peer == context.rank()) continue;
-    const Post& post = context.segment().post(peer, sequence);
-    if ((post.flags & Post::kSendAttached) != 0 && !context.team().is_here(peer)) {
+    const OperationDescriptor& post = context.segment().post(peer, sequence);
+    if ((post.flags & OperationDescriptor::kSendAttached) != 0 && !context.team().is_here(peer)) {
       KEEL_RETURN_IF_ERROR(context.read_attached(peer, post.send.address, bytes, room));
     } else {
-      const bool is_staged = (post.flags & Post::kSendStaged) != 0;
+      const bool is_staged = (post.flags & OperationDescriptor::kSendStaged) != 0;
       const uint64_t offset = is_staged ? context.stage().in_offset(0) : 0;
       const char* data = nullptr;
       KEEL_RETURN_IF_ERROR(
-          context.resolve(peer, post.send, post.memory_epoch, offset, bytes, patience, &data));
+          context.resolve(peer, post.send, post.memory_epoch, offset, bytes, wait_context, &data));
       std::memcpy(room, data, bytes);
     }
     context.sources[peer] = room;
     room += bytes;
   }
-  KEEL_RETURN_IF_ERROR(context.meet(patience));
+  KEEL_RETURN_IF_ERROR(context.meet(wait_context));
   const HostSpan span("host reduce", [&](AccessList& accesses) {
     accesses.writes(&context.device(), receive.buffer.device, bytes);
   });

@@ -22,7 +22,7 @@ namespace keel {
 bool can_one_shot(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
                   const Side& receive);
 Status run_one_shot(RankContext& context, const Request& request, uint64_t sequence,
-                    const Side& send, const Side& receive, Patience& patience);
+                    const Side& send, const Side& receive, WaitContext& wait_context);
 
 // Variant for data of remote processes, to be copied before the reduction: each rank copies the
 // data of all peers, and reduces when all ranks have copied, so results may overwrite data. Copies
@@ -36,7 +36,7 @@ bool may_copy_one_shot(const RankContext& context, const Request& request);
 bool does_copy_one_shot(RankContext& context, const Request& request, uint64_t sequence);
 // Staged data of a rank lies completely in its first chunk.
 Status run_copying_one_shot(RankContext& context, const Request& request, uint64_t sequence,
-                            const Side& send, const Side& receive, Patience& patience);
+                            const Side& send, const Side& receive, WaitContext& wait_context);
 
 }  // namespace keel
 

@@ -11,7 +11,7 @@ constexpr StepBuffer kWork = StepBuffer::kWork;
 
 }  // namespace
 
-void plan_ring_all_reduce(const PlanPlace& place, StepPlan* plan) {
+void plan_ring_all_reduce(const RankPosition& place, StepPlan* plan) {
   const uint32_t world = place.world;
   plan->shares = world;
   plan->reads_receive = true;
@@ -34,7 +34,7 @@ void plan_ring_all_reduce(const PlanPlace& place, StepPlan* plan) {
   }
 }
 
-void plan_ring_all_gather(const PlanPlace& place, StepPlan* plan) {
+void plan_ring_all_gather(const RankPosition& place, StepPlan* plan) {
   plan->reads_receive = true;
   plan->copy(kReceive, place.rank, {place.rank, kSend, 0}).is_own = true;
   for (uint32_t step = 0; step + 1 < place.world; ++step) {
@@ -47,7 +47,7 @@ void plan_ring_all_gather(const PlanPlace& place, StepPlan* plan) {
   }
 }
 
-void plan_ring_reduce_scatter(const PlanPlace& place, StepPlan* plan) {
+void plan_ring_reduce_scatter(const RankPosition& place, StepPlan* plan) {
   const uint32_t world = place.world;
   // A partial sum is read in the step after its own.
   plan->work_parts = std::min(2u, world - 2);

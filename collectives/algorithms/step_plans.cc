@@ -7,7 +7,8 @@ namespace {
 
 constexpr uint32_t kKnomialRadix = StepAction::kMostSources;
 
-void make_tree(keel_collective collective, const PlanPlace& place, uint32_t radix, StepPlan* plan) {
+void make_tree(keel_collective collective, const RankPosition& place, uint32_t radix,
+               StepPlan* plan) {
   switch (collective) {
     case KEEL_BROADCAST:
       return plan_tree_broadcast(place, radix, plan);
@@ -23,7 +24,7 @@ void make_tree(keel_collective collective, const PlanPlace& place, uint32_t radi
 }  // namespace
 
 void make_step_plan(const Request& request, uint32_t rank, uint32_t world, StepPlan* out_plan) {
-  const PlanPlace place = {rank, world, request.root};
+  const RankPosition place = {rank, world, request.root};
   out_plan->clear();
   switch (request.algorithm) {
     case Algorithm::kRing:

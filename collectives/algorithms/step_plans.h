@@ -12,7 +12,7 @@
 namespace keel {
 
 // The rank of a plan. |world| is at least 2.
-struct PlanPlace {
+struct RankPosition {
   uint32_t rank;
   uint32_t world;
   uint32_t root;
@@ -37,39 +37,39 @@ struct Folded {
 
 // Rings: n - 1 steps per half; each rank reads from the left neighbour only.
 // Source: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms (2009).
-void plan_ring_all_reduce(const PlanPlace& place, StepPlan* plan);
-void plan_ring_all_gather(const PlanPlace& place, StepPlan* plan);
-void plan_ring_reduce_scatter(const PlanPlace& place, StepPlan* plan);
+void plan_ring_all_reduce(const RankPosition& place, StepPlan* plan);
+void plan_ring_all_gather(const RankPosition& place, StepPlan* plan);
+void plan_ring_reduce_scatter(const RankPosition& place, StepPlan* plan);
 
 // Recursive doubling: log2 n steps with all data present.
 // Source: Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in
 // MPICH (2005).
-void plan_doubling_all_reduce(const PlanPlace& place, StepPlan* plan);
-void plan_doubling_all_gather(const PlanPlace& place, StepPlan* plan);
+void plan_doubling_all_reduce(const RankPosition& place, StepPlan* plan);
+void plan_doubling_all_gather(const RankPosition& place, StepPlan* plan);
 
 // Recursive halving: log2 n steps, each with half as much data as the step before; an all_reduce
 // goes the same way back, doubling.
 // Source: Rabenseifner, Optimization of collective reduction operations (2004).
-void plan_halving_all_reduce(const PlanPlace& place, StepPlan* plan);
-void plan_halving_reduce_scatter(const PlanPlace& place, StepPlan* plan);
+void plan_halving_all_reduce(const RankPosition& place, StepPlan* plan);
+void plan_halving_reduce_scatter(const RankPosition& place, StepPlan* plan);
 
 // Trees: the ranks with the data, or with the task to collect data, serve |radix| - 1 ranks per
 // level; radix 2 is the binomial tree.
 // Source: MPICH's binomial trees (Thakur and others, 2005), and its k-nomial trees.
-void plan_tree_broadcast(const PlanPlace& place, uint32_t radix, StepPlan* plan);
-void plan_tree_reduce(const PlanPlace& place, uint32_t radix, StepPlan* plan);
-void plan_tree_gather(const PlanPlace& place, uint32_t radix, StepPlan* plan);
-void plan_tree_scatter(const PlanPlace& place, uint32_t radix, StepPlan* plan);
+void plan_tree_broadcast(const RankPosition& place, uint32_t radix, StepPlan* plan);
+void plan_tree_reduce(const RankPosition& place, uint32_t radix, StepPlan* plan);
+void plan_tree_gather(const RankPosition& place, uint32_t radix, StepPlan* plan);
+void plan_tree_scatter(const RankPosition& place, uint32_t radix, StepPlan* plan);
 
 // Log2 n steps for any n; forwarded pieces move from buffer to buffer.
 // Source: Bruck and others, Efficient algorithms for all-to-all communications in multiport
 // message-passing systems (1997).
-void plan_bruck_all_gather(const PlanPlace& place, StepPlan* plan);
-void plan_bruck_all_to_all(const PlanPlace& place, StepPlan* plan);
+void plan_bruck_all_gather(const RankPosition& place, StepPlan* plan);
+void plan_bruck_all_to_all(const RankPosition& place, StepPlan* plan);
 
 // N - 1 steps, and in each every rank reads from one rank and is read by one rank.
 // Source: Thakur and others (2005).
-void plan_pairwise_all_to_all(const PlanPlace& place, StepPlan* plan);
+void plan_pairwise_all_to_all(const RankPosition& place, StepPlan* plan);
 
 }  // namespace keel
 

@@ -48,14 +48,14 @@ StepAction& StepPlan::reduce(StepBuffer to, uint32_t part, const StepSource& fir
 
 StepsAlgorithm::StepsAlgorithm(RankContext& context, const Request& request, uint64_t sequence,
                                const Side& send, const Side& receive, const StepPlan& plan,
-                               Patience& patience)
+                               WaitContext& wait_context)
     : context_(context),
       request_(request),
       sequence_(sequence),
       send_(send),
       receive_(receive),
       plan_(plan),
-      patience_(patience),
+      wait_context_(wait_context),
       world_(context.world()),
       rank_(context.rank()),
       element_(request.element()),
@@ -116,7 +116,7 @@ Status StepsAlgorithm::deliver(uint64_t round) {
 }
 
 char* StepsAlgorithm::own(StepBuffer buffer, uint32_t part, uint64_t round, uint64_t at) const {
-  Stage& stage = context_.stage();
+  StagingPipeline& stage = context_.stage();
   if (buffer == StepBuffer::kWork)
     return stage.out(round) + window_offset(receive_parts_ + part, at);
   const Side& side = buffer == StepBuffer::kSend ? send_ : receive_;
@@ -135,23 +135,23 @@ Status StepsAlgorithm::source(const StepSource& source, uint64_t round, const Ra
     *out_data = own(source.buffer, source.part, round, range.begin);
     return {};
   }
-  const Post& post = context_.segment().post(source.rank, sequence_);
-  const Stage& stage = context_.stage();
+  const OperationDescriptor& post = context_.segment().post(source.rank, sequence_);
+  const StagingPipeline& stage = context_.stage();
   const uint64_t direct =
       (source.part * request_.count + round * round_elements_ + range.begin) * element_;
   const uint64_t bytes = range.count * element_;
-  Place place;
+  MemHandle place;
   uint64_t offset = direct;
   switch (source.buffer) {
     case StepBuffer::kSend:
       place = post.send;
-      if ((post.flags & Post::kSendStaged) != 0) {
+      if ((post.flags & OperationDescriptor::kSendStaged) != 0) {
         offset = stage.in_offset(round) + window_offset(source.part, range.begin);
       }
       break;
     case StepBuffer::kReceive:
       place = post.receive;
-      if ((post.flags & Post::kReceiveStaged) != 0) {
+      if ((post.flags & OperationDescriptor::kReceiveStaged) != 0) {
         offset = stage.out_offset(round) + window_offset(source.part, range.begin);
       }
       break;
@@ -160,7 +160,7 @@ Status StepsAlgorithm::source(const StepSource& source, uint64_t round, const Ra
       offset = stage.out_offset(round) + window_offset(receive_parts_ + source.part, range.begin);
       break;
   }
-  return context_.resolve(source.rank, place, post.memory_epoch, offset, bytes, patience_,
+  return context_.resolve(source.rank, place, post.memory_epoch, offset, bytes, wait_context_,
                           out_data);
 }
 
@@ -184,8 +184,9 @@ Status StepsAlgorithm::start() {
 Status StepsAlgorithm::run() {
   any_staged_ = send_.staged || receive_.staged;
   for (uint32_t rank = 0; rank < world_; ++rank) {
-    const Post& post = context_.segment().post(rank, sequence_);
-    any_staged_ = any_staged_ || (post.flags & (Post::kSendStaged | Post::kReceiveStaged)) != 0;
+    const OperationDescriptor& post = context_.segment().post(rank, sequence_);
+    any_staged_ = any_staged_ || (post.flags & (OperationDescriptor::kSendStaged |
+                                                OperationDescriptor::kReceiveStaged)) != 0;
   }
   const bool has_windows = any_staged_ || plan_.work_parts != 0;
   round_elements_ = has_windows ? window_ : std::max<uint64_t>(1, request_.count);
@@ -200,30 +201,31 @@ Status StepsAlgorithm::run() {
       });
   rounds_ = (request_.count + round_elements_ - 1) / round_elements_;
   for (uint64_t round = 0; round < rounds_; ++round) {
-    context_.give_way();
+    context_.yield_to_urgent();
     if (any_staged_ && send_.staged) {
-      KEEL_RETURN_IF_ERROR(context_.stage().await_fetched(round, patience_));
+      KEEL_RETURN_IF_ERROR(context_.stage().await_fetched(round, wait_context_));
     }
     // All ranks have staged their part of this round, and have completed the round before.
-    if (any_staged_ || round != 0) KEEL_RETURN_IF_ERROR(context_.meet(patience_));
+    if (any_staged_ || round != 0) KEEL_RETURN_IF_ERROR(context_.meet(wait_context_));
     if (round != 0) KEEL_RETURN_IF_ERROR(fetch(round + 1));
-    if (receive_.staged) KEEL_RETURN_IF_ERROR(context_.stage().await_delivered(round, patience_));
+    if (receive_.staged)
+      KEEL_RETURN_IF_ERROR(context_.stage().await_delivered(round, wait_context_));
     KEEL_RETURN_IF_ERROR(run_round(round));
     KEEL_RETURN_IF_ERROR(deliver(round));
   }
   // Buffers and chunks must not change until all ranks have read them.
-  KEEL_RETURN_IF_ERROR(context_.meet(patience_));
+  KEEL_RETURN_IF_ERROR(context_.meet(wait_context_));
   if (receive_.staged) {
-    KEEL_RETURN_IF_ERROR(context_.stage().await_delivered(0, patience_));
-    KEEL_RETURN_IF_ERROR(context_.stage().await_delivered(1, patience_));
+    KEEL_RETURN_IF_ERROR(context_.stage().await_delivered(0, wait_context_));
+    KEEL_RETURN_IF_ERROR(context_.stage().await_delivered(1, wait_context_));
   }
   if (!send_.staged && send_.bytes != 0) context_.count_in_place(send_.bytes);
   if (!receive_.staged && receive_.bytes != 0) context_.count_in_place(receive_.bytes);
   return {};
 }
 
-ExchangeWay StepsAlgorithm::way() const {
-  ExchangeWay way;
+OperationPath StepsAlgorithm::way() const {
+  OperationPath way;
   way.algorithm = algorithm_name(request_.algorithm);
   way.rounds = rounds_ * plan_.steps;
   way.round_bytes = std::min(round_elements_, request_.count) * element_;
@@ -234,10 +236,10 @@ ExchangeWay StepsAlgorithm::way() const {
 Status StepsAlgorithm::run_round(uint64_t round) {
   uint32_t step = 0;
   for (const StepAction& action : plan_.actions) {
-    for (; step < action.step; ++step) KEEL_RETURN_IF_ERROR(context_.meet(patience_));
+    for (; step < action.step; ++step) KEEL_RETURN_IF_ERROR(context_.meet(wait_context_));
     KEEL_RETURN_IF_ERROR(run_action(action, round));
   }
-  for (; step + 1 < plan_.steps; ++step) KEEL_RETURN_IF_ERROR(context_.meet(patience_));
+  for (; step + 1 < plan_.steps; ++step) KEEL_RETURN_IF_ERROR(context_.meet(wait_context_));
   return {};
 }
 

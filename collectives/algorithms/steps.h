@@ -72,14 +72,14 @@ void make_step_plan(const Request& request, uint32_t rank, uint32_t world, StepP
 class StepsAlgorithm {
  public:
   StepsAlgorithm(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
-                 const Side& receive, const StepPlan& plan, Patience& patience);
+                 const Side& receive, const StepPlan& plan, WaitContext& wait_context);
 
   // Before publishing: stages the first rounds of the rank's buffers.
   Status start();
   // Runs the operation, after all ranks have published.
   Status run();
   // Statistics of the operation, after run().
-  ExchangeWay way() const;
+  OperationPath way() const;
 
  private:
   // Elements of a part, in this round.
@@ -111,7 +111,7 @@ class StepsAlgorithm {
   const Side& send_;
   const Side& receive_;
   const StepPlan& plan_;
-  Patience& patience_;
+  WaitContext& wait_context_;
   const uint32_t world_;
   const uint32_t rank_;
   const uint64_t element_;

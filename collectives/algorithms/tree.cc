@@ -12,7 +12,7 @@ constexpr StepBuffer kWork = StepBuffer::kWork;
 // Ranks numbered from the root, node 0. At the level of |distance|, a node with a multiple of
 // |distance| as number represents |distance| nodes, from itself on.
 struct Tree {
-  Tree(const PlanPlace& of, uint32_t radix_of)
+  Tree(const RankPosition& of, uint32_t radix_of)
       : place(of), radix(radix_of), self((of.rank + of.world - of.root) % of.world) {}
 
   uint32_t rank(uint32_t node) const { return (node + place.root) % place.world; }
@@ -28,14 +28,14 @@ struct Tree {
     return distance;
   }
 
-  const PlanPlace& place;
+  const RankPosition& place;
   const uint32_t radix;
   const uint32_t self;
 };
 
 }  // namespace
 
-void plan_tree_broadcast(const PlanPlace& place, uint32_t radix, StepPlan* plan) {
+void plan_tree_broadcast(const RankPosition& place, uint32_t radix, StepPlan* plan) {
   const Tree tree(place, radix);
   plan->reads_receive = place.world > radix;
   if (tree.is_root()) plan->copy(kReceive, 0, {place.rank, kSend, 0}).is_own = true;
@@ -48,7 +48,7 @@ void plan_tree_broadcast(const PlanPlace& place, uint32_t radix, StepPlan* plan)
   }
 }
 
-void plan_tree_reduce(const PlanPlace& place, uint32_t radix, StepPlan* plan) {
+void plan_tree_reduce(const RankPosition& place, uint32_t radix, StepPlan* plan) {
   const Tree tree(place, radix);
   plan->work_parts = place.world > radix ? 1 : 0;
   // Location of a node's sum before the level.
@@ -75,7 +75,7 @@ void plan_tree_reduce(const PlanPlace& place, uint32_t radix, StepPlan* plan) {
   }
 }
 
-void plan_tree_gather(const PlanPlace& place, uint32_t radix, StepPlan* plan) {
+void plan_tree_gather(const RankPosition& place, uint32_t radix, StepPlan* plan) {
   const Tree tree(place, radix);
   plan->work_parts = place.world > radix ? place.world : 0;
   if (tree.is_root()) plan->copy(kReceive, place.rank, {place.rank, kSend, 0}).is_own = true;
@@ -96,7 +96,7 @@ void plan_tree_gather(const PlanPlace& place, uint32_t radix, StepPlan* plan) {
   }
 }
 
-void plan_tree_scatter(const PlanPlace& place, uint32_t radix, StepPlan* plan) {
+void plan_tree_scatter(const RankPosition& place, uint32_t radix, StepPlan* plan) {
   const Tree tree(place, radix);
   plan->work_parts = place.world > radix ? place.world : 0;
   if (tree.is_root()) plan->copy(kReceive, 0, {place.rank, kSend, place.rank}).is_own = true;

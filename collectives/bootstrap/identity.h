@@ -29,14 +29,14 @@ struct ObjectId {
 };
 
 // Peer info of one rank, exchanged at the rendezvous.
-struct Attendee {
+struct PeerInfo {
   uint32_t rank = 0;
   int64_t pid = 0;
   uint64_t start_time = 0;  // of the process: process_start_time()
   ProcessToken process;
   uint32_t flags = 0;  // defined by the ranks, opaque to the rendezvous
   std::string device;  // name, up to kMaxDeviceName bytes without control characters
-  bool operator==(const Attendee&) const = default;
+  bool operator==(const PeerInfo&) const = default;
 };
 inline constexpr uint32_t kMaxDeviceName = 79;
 // Most ranks of one rendezvous. Each rank holds an open connection to the serving process.

@@ -128,19 +128,26 @@ Status read_numbers(const Variables& variables, const Names& names, keel_launch_
 using Read = Status (*)(const LauncherEnvironment&, const Variables&, keel_launch_info*,
                         std::string*);
 
-constexpr const char* kKeelNames[] = {"KEEL_RANK", "KEEL_WORLD", "KEEL_LOCAL_RANK",
-                                      "KEEL_LOCAL_WORLD", "KEEL_MEETING"};
+constexpr const char* kKeelNames[] = {"KEEL_RANK",        "KEEL_WORLD",     "KEEL_LOCAL_RANK",
+                                      "KEEL_LOCAL_WORLD", "KEEL_BOOTSTRAP", "KEEL_MEETING"};
 
-Status read_keel(const LauncherEnvironment&, const Variables& variables, keel_launch_info* out_info,
-                 std::string* in_out_name) {
+Status read_keel(const LauncherEnvironment& environment, const Variables& variables,
+                 keel_launch_info* out_info, std::string* in_out_name) {
+  constexpr const char* kName = "KEEL_BOOTSTRAP";
+  constexpr const char* kOldName = "KEEL_MEETING";
   constexpr Names kNames = {"KEEL_RANK", "KEEL_WORLD", "KEEL_LOCAL_RANK", "KEEL_LOCAL_WORLD"};
   KEEL_RETURN_IF_ERROR(variables.complete({{kNames.rank},
                                            {kNames.world},
                                            {kNames.local_rank},
                                            {kNames.local_world},
-                                           {"KEEL_MEETING"}}));
+                                           {kName, kOldName}}));
   KEEL_RETURN_IF_ERROR(read_numbers(variables, kNames, out_info));
-  variables.append("KEEL_MEETING", in_out_name);
+  if (variables.find(kName) == nullptr) {
+    environment.warn("KEEL_MEETING is read for one more release: set KEEL_BOOTSTRAP");
+    variables.append(kOldName, in_out_name);
+  } else {
+    variables.append(kName, in_out_name);
+  }
   return {};
 }
 
@@ -355,7 +362,7 @@ constexpr Launcher kLaunchers[] = {{"keel run", kKeelNames, read_keel},
 }  // namespace
 
 Status read_launcher(const LauncherEnvironment& environment, keel_launch_info* out_info,
-                     std::string* out_meeting_name) {
+                     std::string* out_rendezvous_name) {
   std::vector<std::string> remarks;
   for (const Launcher& launcher : kLaunchers) {
     const Variables variables(environment, launcher.name);
@@ -371,7 +378,7 @@ Status read_launcher(const LauncherEnvironment& environment, keel_launch_info* o
     info.header = out_info->header;
     std::string_view(launcher.name).copy(info.launcher, sizeof(info.launcher) - 1);
     *out_info = info;
-    *out_meeting_name = std::move(name);
+    *out_rendezvous_name = std::move(name);
     return {};
   }
   if (remarks.empty()) {
@@ -384,10 +391,10 @@ Status read_launcher(const LauncherEnvironment& environment, keel_launch_info* o
   return failure(KEEL_NOT_FOUND, "no launcher has started this process: {}", text);
 }
 
-Status read_launcher(keel_launch_info* out_info, std::string* out_meeting_name) {
+Status read_launcher(keel_launch_info* out_info, std::string* out_rendezvous_name) {
   return read_launcher(
       LauncherEnvironment{trusted_environment, find_starter, is_of_task, warn_once}, out_info,
-      out_meeting_name);
+      out_rendezvous_name);
 }
 
 std::string launcher_hint(const keel_launch_info& info) {

@@ -13,9 +13,9 @@
 namespace keel {
 
 // Fills |*out_info|, except its header, from the first launcher below whose variables are all set.
-// |*out_meeting_name| receives a name shared by all processes of the job and by no other job: the
-// argument of meeting_id().
-//  1. Keel: KEEL_RANK, KEEL_WORLD, KEEL_LOCAL_RANK, KEEL_LOCAL_WORLD, KEEL_MEETING (any text);
+// |*out_rendezvous_name| receives a name shared by all processes of the job and by no other job:
+// the argument of rendezvous_id().
+//  1. Keel: KEEL_RANK, KEEL_WORLD, KEEL_LOCAL_RANK, KEEL_LOCAL_WORLD, KEEL_BOOTSTRAP (any text);
 //  2. torchrun: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE; MASTER_PORT names the job,
 //     with MASTER_ADDR, TORCHELASTIC_RUN_ID and TORCHELASTIC_RESTART_COUNT where set;
 //  3. Open MPI: OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE; PMIX_NAMESPACE or
@@ -34,7 +34,7 @@ namespace keel {
 // naming the variable and its value, when a variable of a complete set is no number or contradicts
 // the others. As thread-safe as getenv. A process that gained privileges at its start (set-user-ID)
 // ignores the environment.
-Status read_launcher(keel_launch_info* out_info, std::string* out_meeting_name);
+Status read_launcher(keel_launch_info* out_info, std::string* out_rendezvous_name);
 
 // Hint for the failure of a rank that waited for other ranks: names the launcher whose variables
 // gave |info| its rank, and the variables to unset where they are wrong.
@@ -53,7 +53,7 @@ struct LauncherEnvironment {
   std::function<void(const std::string& text)> warn;
 };
 Status read_launcher(const LauncherEnvironment& environment, keel_launch_info* out_info,
-                     std::string* out_meeting_name);
+                     std::string* out_rendezvous_name);
 
 }  // namespace keel
 

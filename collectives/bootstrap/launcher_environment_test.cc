@@ -32,7 +32,7 @@ const Variables kKeel = {{"KEEL_RANK", "5"},
                          {"KEEL_WORLD", "8"},
                          {"KEEL_LOCAL_RANK", "1"},
                          {"KEEL_LOCAL_WORLD", "4"},
-                         {"KEEL_MEETING", "today's"}};
+                         {"KEEL_BOOTSTRAP", "today's"}};
 const Variables kTorchrun = {{"RANK", "3"},
                              {"WORLD_SIZE", "4"},
                              {"LOCAL_RANK", "1"},
@@ -75,7 +75,7 @@ const struct {
     {kKeel,
      "keel run",
      "5 of 8, 1 of 4 here",
-     {"KEEL_RANK", "KEEL_WORLD", "KEEL_LOCAL_RANK", "KEEL_LOCAL_WORLD", "KEEL_MEETING"}},
+     {"KEEL_RANK", "KEEL_WORLD", "KEEL_LOCAL_RANK", "KEEL_LOCAL_WORLD", "KEEL_BOOTSTRAP"}},
     {kTorchrun,
      "torchrun",
      "3 of 4, 1 of 2 here",
@@ -358,6 +358,15 @@ TEST(LauncherEnvironmentTest, SlurmsOwnPmiIsSlurm) {
   EXPECT_STREQ(result.info.launcher, "Slurm");
 }
 
+TEST(LauncherEnvironmentTest, OldNameOfBootstrapIsReadWithWarning) {
+  const Read result = read(kKeel - "KEEL_BOOTSTRAP" + Variables{{"KEEL_MEETING", "today's"}});
+  ASSERT_TRUE(result.status.ok()) << result.status.text();
+  EXPECT_EQ(result.name, read(kKeel).name);
+  ASSERT_EQ(result.warnings.size(), 1u);
+  EXPECT_NE(result.warnings[0].find("set KEEL_BOOTSTRAP"), std::string::npos) << result.warnings[0];
+  EXPECT_TRUE(read(kKeel).warnings.empty());
+}
+
 TEST(LauncherEnvironmentTest, ANameForEachJob) {
   const auto name = [](const Variables& variables) {
     const Read result = read(variables);
@@ -366,7 +375,7 @@ TEST(LauncherEnvironmentTest, ANameForEachJob) {
   };
   // Equal for all ranks of a job, different between jobs.
   EXPECT_EQ(name(kKeel), name(kKeel + Variables{{"KEEL_RANK", "0"}, {"KEEL_LOCAL_RANK", "0"}}));
-  EXPECT_NE(name(kKeel), name(kKeel + Variables{{"KEEL_MEETING", "other"}}));
+  EXPECT_NE(name(kKeel), name(kKeel + Variables{{"KEEL_BOOTSTRAP", "other"}}));
   for (const char* variable :
        {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}) {
     EXPECT_NE(name(kTorchrun), name(kTorchrun + Variables{{variable, "1"}})) << variable;

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "collectives/bootstrap/file_descriptor.h"
+#include "collectives/bootstrap/mem_handle_server.h"
 #include "collectives/bootstrap/messages.h"
 #include "collectives/bootstrap/service_thread.h"
-#include "collectives/bootstrap/share_server.h"
 #include "collectives/bootstrap/system_failure.h"
 #include "collectives/bootstrap/unix_socket.h"
 #include "core/log.h"
@@ -43,8 +43,8 @@ Status Lifelines::watch(const ProcessToken& owner, std::function<void()> on_cut,
   Line& line = lines_[owner];
   if (line.watches.empty()) {
     // The owner's listen queue holds as many connections as there may be ranks.
-    constexpr int64_t kPatienceNs = 1'000'000'000;
-    const Status connected = connect(owner, Deadline::after(kPatienceNs), &line.entry);
+    constexpr int64_t kTestTimeoutNs = 1'000'000'000;
+    const Status connected = connect(owner, Deadline::after(kTestTimeoutNs), &line.entry);
     if (!connected.ok()) {
       lines_.erase(owner);
       if (connected.code() != KEEL_UNAVAILABLE && connected.code() != KEEL_TIMED_OUT) {

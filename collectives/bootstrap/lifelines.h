@@ -25,7 +25,7 @@ class Lifelines {
 
   // Calls |on_cut| once, on the service thread, kGraceNs after the process |owner| closed its
   // sockets: by exec or by its end, which ProcessWatch has reported by then. A concurrent unwatch()
-  // may return before |on_cut| runs. |owner| must listen: ShareServer::listen(). When either
+  // may return before |on_cut| runs. |owner| must listen: MemHandleServer::listen(). When either
   // process is out of file descriptors, |owner| is not watched and the log says so. KEEL_FORKED;
   // KEEL_OUT_OF_MEMORY without a thread.
   Status watch(const ProcessToken& owner, std::function<void()> on_cut, uint64_t* out_watch);

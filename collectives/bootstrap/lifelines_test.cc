@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/bootstrap/share_server.h"
+#include "collectives/bootstrap/mem_handle_server.h"
 #include "collectives/bootstrap/testing/child_process.h"
 
 namespace keel::testing {
@@ -17,8 +17,8 @@ namespace {
 
 // Prints its token, then obeys one line: "exec", or ends.
 int listening_worker(const std::vector<std::string>&) {
-  if (!ShareServer::get().listen().ok()) return 1;
-  say(ShareServer::get().token().hex());
+  if (!MemHandleServer::get().listen().ok()) return 1;
+  say(MemHandleServer::get().token().hex());
   if (hear() == "exec") execl("/bin/cat", "cat", nullptr);  // until its input ends
   return 0;
 }

@@ -38,13 +38,13 @@ class Writer {
     put(static_cast<uint32_t>(text.size()));
     bytes_.insert(bytes_.end(), text.begin(), text.end());
   }
-  void put(const Attendee& attendee) {
-    put(attendee.rank);
-    put(attendee.flags);
-    put(attendee.pid);
-    put(attendee.start_time);
-    put(attendee.process);
-    put(std::string_view(attendee.device));
+  void put(const PeerInfo& peer_info) {
+    put(peer_info.rank);
+    put(peer_info.flags);
+    put(peer_info.pid);
+    put(peer_info.start_time);
+    put(peer_info.process);
+    put(std::string_view(peer_info.device));
   }
   Bytes finish() {
     const auto size = static_cast<uint32_t>(bytes_.size());
@@ -107,15 +107,15 @@ class Reader {
     if (!is_printable(text)) fail(fmt::format("{} has control characters", name));
     return text;
   }
-  Attendee take_attendee() {
-    Attendee attendee;
-    attendee.rank = take<uint32_t>();
-    attendee.flags = take<uint32_t>();
-    attendee.pid = take<int64_t>();
-    attendee.start_time = take<uint64_t>();
-    attendee.process = take_token();
-    attendee.device = take_text(kMaxDeviceName, "the device's name");
-    return attendee;
+  PeerInfo take_peer_info() {
+    PeerInfo peer_info;
+    peer_info.rank = take<uint32_t>();
+    peer_info.flags = take<uint32_t>();
+    peer_info.pid = take<int64_t>();
+    peer_info.start_time = take<uint64_t>();
+    peer_info.process = take_token();
+    peer_info.device = take_text(kMaxDeviceName, "the device's name");
+    return peer_info;
   }
   size_t left() const { return rest_.size(); }
   void fail(const std::string& why) {
@@ -190,7 +190,7 @@ Status parse_hello(ByteView bytes, Hello* out_hello) {
   Reader reader(bytes, Kind::kHello);
   Hello hello;
   hello.world = reader.take<uint32_t>();
-  hello.self = reader.take_attendee();
+  hello.self = reader.take_peer_info();
   hello.pid_namespace = reader.take<uint64_t>();
   KEEL_RETURN_IF_ERROR(reader.finish());
   check_rank(reader, hello.self.rank, hello.world);
@@ -231,32 +231,32 @@ Status parse_answer(ByteView bytes, Status* out_status) {
   return {};
 }
 
-Bytes write_roster(const std::vector<Attendee>& attendees) {
+Bytes write_roster(const std::vector<PeerInfo>& peer_infos) {
   Writer writer(Kind::kRoster);
-  writer.put(static_cast<uint32_t>(attendees.size()));
-  for (const Attendee& attendee : attendees) writer.put(attendee);
+  writer.put(static_cast<uint32_t>(peer_infos.size()));
+  for (const PeerInfo& peer_info : peer_infos) writer.put(peer_info);
   return writer.finish();
 }
 
-Status parse_roster(ByteView bytes, std::vector<Attendee>* out_attendees) {
-  constexpr size_t kLeastAttendee = 44;  // with an empty device name
+Status parse_roster(ByteView bytes, std::vector<PeerInfo>* out_peer_infos) {
+  constexpr size_t kLeastPeerInfo = 44;  // with an empty device name
   Reader reader(bytes, Kind::kRoster);
   const auto world = reader.take<uint32_t>();
-  std::vector<Attendee> attendees;
-  if (world > kMaxWorld || reader.left() < world * kLeastAttendee) {
+  std::vector<PeerInfo> peer_infos;
+  if (world > kMaxWorld || reader.left() < world * kLeastPeerInfo) {
     reader.fail(fmt::format("{} ranks do not fit into it", world));
   } else {
-    attendees.reserve(world);
+    peer_infos.reserve(world);
   }
-  while (attendees.size() < world && reader.left() > 0) {
-    attendees.push_back(reader.take_attendee());
-    check_rank(reader, attendees.back().rank, world);
-    if (attendees.back().rank != attendees.size() - 1) reader.fail("ranks are out of order");
+  while (peer_infos.size() < world && reader.left() > 0) {
+    peer_infos.push_back(reader.take_peer_info());
+    check_rank(reader, peer_infos.back().rank, world);
+    if (peer_infos.back().rank != peer_infos.size() - 1) reader.fail("ranks are out of order");
   }
   KEEL_RETURN_IF_ERROR(reader.finish());
-  if (attendees.empty() || attendees.size() != world) reader.fail("ranks are missing");
+  if (peer_infos.empty() || peer_infos.size() != world) reader.fail("ranks are missing");
   KEEL_RETURN_IF_ERROR(reader.finish());
-  *out_attendees = std::move(attendees);
+  *out_peer_infos = std::move(peer_infos);
   return {};
 }
 

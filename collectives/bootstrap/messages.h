@@ -32,7 +32,7 @@ Status parse_hold(ByteView bytes);
 // Announces a rank's arrival.
 struct Hello {
   uint32_t world = 0;
-  Attendee self;
+  PeerInfo self;
   uint64_t pid_namespace = 0;  // namespace_number("pid")
 };
 Bytes write_hello(const Hello& hello);
@@ -49,8 +49,8 @@ Bytes write_answer(const Status& status);
 Status parse_answer(ByteView bytes, Status* out_status);
 
 // Peer info of all ranks, in rank order; up to kMaxRosterBytes.
-Bytes write_roster(const std::vector<Attendee>& attendees);
-Status parse_roster(ByteView bytes, std::vector<Attendee>* out_attendees);
+Bytes write_roster(const std::vector<PeerInfo>& peer_infos);
+Status parse_roster(ByteView bytes, std::vector<PeerInfo>* out_peer_infos);
 inline constexpr uint64_t kMaxRosterBytes = uint64_t{kMaxWorld} * 128 + 64;
 
 }  // namespace keel

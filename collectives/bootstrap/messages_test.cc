@@ -10,8 +10,8 @@
 namespace keel {
 namespace {
 
-Attendee attendee(uint32_t rank) {
-  Attendee self;
+PeerInfo peer_info(uint32_t rank) {
+  PeerInfo self;
   self.rank = rank;
   self.pid = 1000 + rank;
   self.start_time = uint64_t{1} << 40;
@@ -21,9 +21,9 @@ Attendee attendee(uint32_t rank) {
   return self;
 }
 
-std::vector<Attendee> attendees(uint32_t world) {
-  std::vector<Attendee> all;
-  for (uint32_t rank = 0; rank < world; ++rank) all.push_back(attendee(rank));
+std::vector<PeerInfo> peer_infos(uint32_t world) {
+  std::vector<PeerInfo> all;
+  for (uint32_t rank = 0; rank < world; ++rank) all.push_back(peer_info(rank));
   return all;
 }
 
@@ -39,7 +39,7 @@ std::vector<Example> examples() {
          ObjectId id;
          return parse_request(bytes, &id);
        }},
-      {write_hello({8, attendee(7), 4026531836}),
+      {write_hello({8, peer_info(7), 4026531836}),
        [](ByteView bytes) {
          Hello hello;
          return parse_hello(bytes, &hello);
@@ -51,9 +51,9 @@ std::vector<Example> examples() {
          Status answer;
          return parse_answer(bytes, &answer);
        }},
-      {write_roster(attendees(3)),
+      {write_roster(peer_infos(3)),
        [](ByteView bytes) {
-         std::vector<Attendee> all;
+         std::vector<PeerInfo> all;
          return parse_roster(bytes, &all);
        }},
   };
@@ -64,9 +64,9 @@ TEST(MessagesTest, AreReadAsTheyWereWritten) {
   ASSERT_TRUE(parse_request(write_request({3, UINT64_MAX}), &id).ok());
   EXPECT_EQ(id, (ObjectId{3, UINT64_MAX}));
   Hello hello;
-  ASSERT_TRUE(parse_hello(write_hello({kMaxWorld, attendee(kMaxWorld - 1)}), &hello).ok());
+  ASSERT_TRUE(parse_hello(write_hello({kMaxWorld, peer_info(kMaxWorld - 1)}), &hello).ok());
   EXPECT_EQ(hello.world, kMaxWorld);
-  EXPECT_EQ(hello.self, attendee(kMaxWorld - 1));
+  EXPECT_EQ(hello.self, peer_info(kMaxWorld - 1));
   Status answer = Status::no_memory();
   ASSERT_TRUE(parse_answer(write_answer({}), &answer).ok());
   EXPECT_TRUE(answer.ok());
@@ -77,12 +77,12 @@ TEST(MessagesTest, AreReadAsTheyWereWritten) {
       parse_answer(write_answer(Status(KEEL_ABORTED, std::string(5000, 'x'))), &answer).ok());
   EXPECT_EQ(std::string(answer.text()).size(), kMaxAnswerText);
   for (uint32_t world : {1u, 5u, kMaxWorld}) {
-    const Bytes roster = write_roster(attendees(world));
+    const Bytes roster = write_roster(peer_infos(world));
     EXPECT_LE(roster.size(), kMaxRosterBytes);
-    std::vector<Attendee> all;
+    std::vector<PeerInfo> all;
     const Status parsed = parse_roster(roster, &all);
     ASSERT_TRUE(parsed.ok()) << parsed.text();
-    EXPECT_EQ(all, attendees(world));
+    EXPECT_EQ(all, peer_infos(world));
   }
 }
 
@@ -121,23 +121,23 @@ TEST(MessagesTest, OfAnotherKindOrVersion) {
 
 TEST(MessagesTest, ContentsThatCannotBe) {
   Hello hello;
-  EXPECT_EQ(parse_hello(write_hello({7, attendee(7)}), &hello).code(), KEEL_DATA_LOSS);
-  EXPECT_EQ(parse_hello(write_hello({0, attendee(0)}), &hello).code(), KEEL_DATA_LOSS);
-  EXPECT_EQ(parse_hello(write_hello({kMaxWorld + 1, attendee(0)}), &hello).code(), KEEL_DATA_LOSS);
-  Attendee odd = attendee(0);
+  EXPECT_EQ(parse_hello(write_hello({7, peer_info(7)}), &hello).code(), KEEL_DATA_LOSS);
+  EXPECT_EQ(parse_hello(write_hello({0, peer_info(0)}), &hello).code(), KEEL_DATA_LOSS);
+  EXPECT_EQ(parse_hello(write_hello({kMaxWorld + 1, peer_info(0)}), &hello).code(), KEEL_DATA_LOSS);
+  PeerInfo odd = peer_info(0);
   odd.device = std::string(kMaxDeviceName + 1, 'd');
   EXPECT_EQ(parse_hello(write_hello({1, odd}), &hello).code(), KEEL_DATA_LOSS);
   for (char each : {'\0', '\n', '\x7f'}) {
     odd.device = std::string("cpu") + each;
     EXPECT_EQ(parse_hello(write_hello({1, odd}), &hello).code(), KEEL_DATA_LOSS);
   }
-  std::vector<Attendee> all = attendees(3);
+  std::vector<PeerInfo> all = peer_infos(3);
   std::swap(all[1], all[2]);
   EXPECT_EQ(parse_roster(write_roster(all), &all).code(), KEEL_DATA_LOSS);
   EXPECT_EQ(parse_roster(write_roster({}), &all).code(), KEEL_DATA_LOSS);
-  EXPECT_EQ(parse_roster(write_roster(attendees(kMaxWorld + 1)), &all).code(), KEEL_DATA_LOSS);
+  EXPECT_EQ(parse_roster(write_roster(peer_infos(kMaxWorld + 1)), &all).code(), KEEL_DATA_LOSS);
   // A count that exceeds the bytes reserves no memory.
-  Bytes roster = write_roster(attendees(3));
+  Bytes roster = write_roster(peer_infos(3));
   roster[13] = 0x0f;
   EXPECT_EQ(parse_roster(roster, &all).code(), KEEL_DATA_LOSS);
   Status answer;

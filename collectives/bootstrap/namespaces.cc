@@ -13,7 +13,7 @@ uint64_t namespace_number(const char* kind) {
   return info.st_ino;
 }
 
-std::string meeting_conditions() {
+std::string rendezvous_conditions() {
   return fmt::format(
       "check that all ranks run on this host, as uid {}, in network namespace {} and pid namespace "
       "{} (readlink /proc/self/ns/net, ns/pid), with the same id or job name",

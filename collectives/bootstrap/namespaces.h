@@ -15,7 +15,7 @@ uint64_t namespace_number(const char* kind);
 
 // For failures of a rendezvous: names the conditions that all ranks must share, with this process's
 // values, for comparison with those of another rank.
-std::string meeting_conditions();
+std::string rendezvous_conditions();
 
 }  // namespace keel
 

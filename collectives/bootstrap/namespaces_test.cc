@@ -18,7 +18,7 @@ TEST(NamespacesTest, NumberIsThatOfTheLink) {
 }
 
 TEST(NamespacesTest, ConditionsHaveTheValuesOfThisProcess) {
-  const std::string text = meeting_conditions();
+  const std::string text = rendezvous_conditions();
   EXPECT_NE(text.find("uid " + std::to_string(geteuid())), std::string::npos) << text;
   EXPECT_NE(text.find(std::to_string(namespace_number("net"))), std::string::npos) << text;
   EXPECT_NE(text.find(std::to_string(namespace_number("pid"))), std::string::npos) << text;

@@ -66,7 +66,7 @@ class BridgeTest : public KeelTest {
   };
 
   void connect(const std::vector<keel_device>& devices, uint64_t most, uint64_t chunk_bytes = 0,
-               int64_t timeout_ns = kPatience) {
+               int64_t timeout_ns = kTestTimeout) {
     auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
     options.timeout_ns = timeout_ns;
     options.chunk_bytes = chunk_bytes;
@@ -105,7 +105,7 @@ class BridgeTest : public KeelTest {
       for (uint64_t i = 0; i < count; ++i) values[i] = value_of(rank, i, seed);
       ASSERT_KEEL_OK(keel_copy(ranks_[rank].stream, ranks_[rank].device, ranks_[rank].send,
                                KEEL_HOST, values.data(), count * sizeof(float)));
-      ASSERT_KEEL_OK(keel_stream_synchronize(ranks_[rank].stream, kPatience));
+      ASSERT_KEEL_OK(keel_stream_synchronize(ranks_[rank].stream, kTestTimeout));
     }
   }
   keel_status all_reduce(uint32_t rank, uint64_t count, bool in_place = false) {
@@ -118,7 +118,7 @@ class BridgeTest : public KeelTest {
     const Rank& of = ranks_[rank];
     EXPECT_KEEL_OK(
         keel_copy(of.stream, KEEL_HOST, values.data(), of.device, from, count * sizeof(float)));
-    EXPECT_KEEL_OK(keel_stream_synchronize(of.stream, kPatience));
+    EXPECT_KEEL_OK(keel_stream_synchronize(of.stream, kTestTimeout));
     return values;
   }
   // All ranks reduce |count| elements; compares every element of every rank.
@@ -231,7 +231,7 @@ TEST_F(BridgeTest, OtherOperationsGoByTheSameWindows) {
                                  /*root=*/turn, of.stream));
     }
     const std::vector<float> sums = download(turn, ranks_[turn].receive, kCount);
-    for (const Rank& of : ranks_) ASSERT_KEEL_OK(keel_stream_synchronize(of.stream, kPatience));
+    for (const Rank& of : ranks_) ASSERT_KEEL_OK(keel_stream_synchronize(of.stream, kTestTimeout));
     uint64_t wrong = 0;
     for (uint64_t i = 0; i < kCount; ++i) {
       float sum = 0;
@@ -253,7 +253,7 @@ TEST_F(BridgeTest, WhatMessagesMovedStaysCounted) {
   ASSERT_KEEL_OK(keel_recv(to.comm, to.receive, kCount, KEEL_FLOAT32, 0, to.stream));
   for (uint32_t rank = 0; rank < world(); ++rank) ASSERT_KEEL_OK(all_reduce(rank, kCount));
   for (uint32_t rank = 0; rank < world(); ++rank) {
-    ASSERT_KEEL_OK(keel_stream_synchronize(ranks_[rank].stream, kPatience));
+    ASSERT_KEEL_OK(keel_stream_synchronize(ranks_[rank].stream, kTestTimeout));
     auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
     ASSERT_KEEL_OK(keel_comm_stats_get(ranks_[rank].comm, &stats));
     constexpr uint64_t kBytes = kCount * sizeof(float);
@@ -278,11 +278,11 @@ TEST_F(BridgeTest, AllRanksTellOfTheSamePlan) {
     const Json& last = told["last"];
     EXPECT_EQ(last["operation"], "all_reduce");
     EXPECT_EQ(last["bytes"], 8 << 20);
-    EXPECT_EQ(last["leg_bytes"]["out"], 8 << 20);
-    EXPECT_EQ(last["leg_bytes"]["in"], 8 << 20);
+    EXPECT_EQ(last["link_bytes"]["out"], 8 << 20);
+    EXPECT_EQ(last["link_bytes"]["in"], 8 << 20);
     EXPECT_GT(last["chunks_in_flight"], 2);
     EXPECT_GT(last["measured_ms"], 0);
-    for (const char* key : {"steps", "step_bytes", "chunks_in_flight", "legs_gb_per_s", "shares",
+    for (const char* key : {"steps", "step_bytes", "chunks_in_flight", "links_gb_per_s", "shares",
                             "bound_ms", "predicted_ms"}) {
       EXPECT_EQ(last[key], all[0]["last"][key]) << key;
     }
@@ -290,10 +290,10 @@ TEST_F(BridgeTest, AllRanksTellOfTheSamePlan) {
     // a correct rate as well, and never a faster one.
     EXPECT_GE(last["bound_ms"], 16.7);
     EXPECT_GE(last["predicted_ms"], last["bound_ms"]);
-    for (const Json& leg : last["legs_gb_per_s"]) {
-      EXPECT_GT(leg["out"], 0);
-      EXPECT_GT(leg["in"], 0);
-      EXPECT_LE(leg["out"], 4.1);
+    for (const Json& link : last["links_gb_per_s"]) {
+      EXPECT_GT(link["out"], 0);
+      EXPECT_GT(link["in"], 0);
+      EXPECT_LE(link["out"], 4.1);
     }
     // The machine determines the rates, so the test only requires that the slowest rank reduces at
     // most as much as the fastest.
@@ -315,7 +315,7 @@ TEST_F(BridgeTest, ADeviceThatIsLostHalfWayIsNamedByAllRanks) {
     ASSERT_KEEL_OK(all_reduce(rank, 1 << 22));
   }
   for (uint32_t rank = 0; rank < world(); ++rank) {
-    EXPECT_NE(keel_stream_synchronize(ranks_[rank].stream, kPatience), KEEL_OK);
+    EXPECT_NE(keel_stream_synchronize(ranks_[rank].stream, kTestTimeout), KEEL_OK);
     const std::string text = keel_last_error();
     // The stream of the lost device reports only the loss of the device.
     EXPECT_NE(text.find(rank == 1 ? "is lost" : "rank 1"), std::string::npos) << text;
@@ -335,7 +335,7 @@ TEST_F(BridgeTest, ADeviceThatHangsHalfWayIsNamedAtTheDeadline) {
     ASSERT_KEEL_OK(all_reduce(rank, 1 << 22));
   }
   for (uint32_t rank = 0; rank < world(); ++rank) {
-    EXPECT_EQ(keel_stream_synchronize(ranks_[rank].stream, kPatience), KEEL_TIMED_OUT);
+    EXPECT_EQ(keel_stream_synchronize(ranks_[rank].stream, kTestTimeout), KEEL_TIMED_OUT);
     const std::string text = keel_last_error();
     // The rank with the stalled device reports its own deadline; the rest name rank 2.
     EXPECT_NE(text.find(rank == 2 ? "the deadline" : "rank 2"), std::string::npos) << text;
@@ -351,8 +351,8 @@ TEST_F(BridgeTest, AMismatchLeavesTheWindowsToTheNext) {
   ASSERT_KEEL_OK(all_reduce(0, 1 << 20));
   ASSERT_KEEL_OK(all_reduce(1, (1 << 20) - 1));
   for (uint32_t rank = 0; rank < world(); ++rank) {
-    EXPECT_EQ(keel_stream_synchronize(ranks_[rank].stream, kPatience), KEEL_INVALID_ARGUMENT);
-    EXPECT_KEEL_OK(keel_stream_recover(ranks_[rank].stream, kPatience));
+    EXPECT_EQ(keel_stream_synchronize(ranks_[rank].stream, kTestTimeout), KEEL_INVALID_ARGUMENT);
+    EXPECT_KEEL_OK(keel_stream_recover(ranks_[rank].stream, kTestTimeout));
   }
   check_sums(100'001, 2, false);
 }

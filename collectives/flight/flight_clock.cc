@@ -23,17 +23,17 @@ int64_t clock_ns(clockid_t clock) {
 double measure_ticks_per_us() {
   if (kFlightClock == FlightClock::kMonotonic) return 1000;
   constexpr int64_t kLong = 200'000;
-  const FlightMoment begin = FlightMoment::now();
-  FlightMoment end = begin;
-  while (end.monotonic_ns - begin.monotonic_ns < kLong) end = FlightMoment::now();
+  const FlightTimestamp begin = FlightTimestamp::now();
+  FlightTimestamp end = begin;
+  while (end.monotonic_ns - begin.monotonic_ns < kLong) end = FlightTimestamp::now();
   const auto ticks = static_cast<double>(end.ticks - begin.ticks);
   return std::max(1e-3, ticks * 1000 / static_cast<double>(end.monotonic_ns - begin.monotonic_ns));
 }
 
 }  // namespace
 
-FlightMoment FlightMoment::now() {
-  FlightMoment moment;
+FlightTimestamp FlightTimestamp::now() {
+  FlightTimestamp moment;
   moment.realtime_ns = clock_ns(CLOCK_REALTIME);
   moment.monotonic_ns = clock_ns(CLOCK_MONOTONIC);
   moment.ticks = flight_ticks();

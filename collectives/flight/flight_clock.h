@@ -9,12 +9,12 @@
 namespace keel {
 
 // One instant, read from all clocks.
-struct FlightMoment {
+struct FlightTimestamp {
   uint64_t ticks;
   int64_t realtime_ns;
   int64_t monotonic_ns;
 
-  static FlightMoment now();
+  static FlightTimestamp now();
 };
 
 // Measured once per process, over 200 us. Thread-safe.

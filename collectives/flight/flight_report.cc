@@ -71,7 +71,7 @@ std::string text_of(std::span<const char> text) {
 // Converts a recorder's ticks to nanoseconds.
 class Clock {
  public:
-  Clock(const PlainHeader& header, const FlightMoment& now, const std::string& boot)
+  Clock(const PlainHeader& header, const FlightTimestamp& now, const std::string& boot)
       : header_(header), now_(now), ns_per_tick_(1000 / header.ticks_per_us) {
     same_boot_ = !boot.empty() && boot == text_of(header.boot_id) &&
                  header.clock == static_cast<uint32_t>(kFlightClock);
@@ -108,7 +108,7 @@ class Clock {
 
  private:
   const PlainHeader& header_;
-  const FlightMoment& now_;
+  const FlightTimestamp& now_;
   double ns_per_tick_;
   bool same_boot_ = false;
 };
@@ -187,15 +187,15 @@ Status read_open_file(int file, FlightLog* out) {
     KEEL_RETURN_IF_ERROR(read_bytes(file, part));
     reads[i] = part;
   }
-  KEEL_RETURN_IF_ERROR(parse_flight(reads, FlightMoment::now(), boot_id(), out));
+  KEEL_RETURN_IF_ERROR(parse_flight(reads, FlightTimestamp::now(), boot_id(), out));
   out->alive = is_flight_alive(file, out->pid);
   return {};
 }
 
 }  // namespace
 
-Status parse_flight(const std::array<std::span<const std::byte>, 3>& reads, const FlightMoment& now,
-                    const std::string& boot, FlightLog* out) {
+Status parse_flight(const std::array<std::span<const std::byte>, 3>& reads,
+                    const FlightTimestamp& now, const std::string& boot, FlightLog* out) {
   for (const auto& read : reads) {
     if (read.size() != FlightHeader::kFileBytes) {
       return failure(KEEL_DATA_LOSS, "has {} bytes; a flight recorder's file has {}", read.size(),

@@ -48,8 +48,8 @@ struct FlightLog {
 // Parses a recorder's file that was read three times in a row. An entry of the second read is
 // consistent if |sequence| in the first and third reads agree; the first read gives the state.
 // |now|, |boot|: of the reader. Returns KEEL_DATA_LOSS for bytes that no recorder writes.
-Status parse_flight(const std::array<std::span<const std::byte>, 3>& reads, const FlightMoment& now,
-                    const std::string& boot, FlightLog* out);
+Status parse_flight(const std::array<std::span<const std::byte>, 3>& reads,
+                    const FlightTimestamp& now, const std::string& boot, FlightLog* out);
 // Returns KEEL_NOT_FOUND, KEEL_PERMISSION_DENIED or KEEL_DATA_LOSS; each message names |path|.
 // Reads no more bytes than a recorder's file has.
 Status read_flight(const std::string& path, FlightLog* out);

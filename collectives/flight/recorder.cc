@@ -108,7 +108,7 @@ void FlightRecorder::write_header(const FlightInfo& info) {
   copy_text(boot_id(), header_->boot_id);
   copy_text(info.communicator, header_->communicator);
   copy_text(info.device, header_->device);
-  const FlightMoment now = FlightMoment::now();
+  const FlightTimestamp now = FlightTimestamp::now();
   header_->ticks = now.ticks;
   header_->realtime_ns = now.realtime_ns;
   header_->monotonic_ns = now.monotonic_ns;

@@ -345,7 +345,7 @@ class Image {
 };
 
 Status parse(const Image& first, const Image& second, const Image& third, FlightLog* out) {
-  return parse_flight({first.bytes(), second.bytes(), third.bytes()}, FlightMoment::now(),
+  return parse_flight({first.bytes(), second.bytes(), third.bytes()}, FlightTimestamp::now(),
                       boot_id(), out);
 }
 
@@ -451,7 +451,7 @@ TEST_F(RecorderTest, TicksBecomeTimes) {
   put(offsetof(FlightEntry, done), 1'100'000);
   FlightLog log;
   // Another boot: the recorder's own rate, 0.5 ns per tick.
-  const FlightMoment stranger{17, 6'000'000'000, 90};
+  const FlightTimestamp stranger{17, 6'000'000'000, 90};
   ASSERT_TRUE(
       parse_flight({image.bytes(), image.bytes(), image.bytes()}, stranger, "other", &log).ok());
   EXPECT_EQ(log.operations[0].queued_ns, 5'000'010'000);
@@ -460,7 +460,7 @@ TEST_F(RecorderTest, TicksBecomeTimes) {
   EXPECT_EQ(log.operations[0].run_ns, 30'000);
   if (boot_id().empty()) return;
   // This boot: 100 ms were 100 million ticks, so 1 ns per tick.
-  const FlightMoment near{101'000'000, 0, 100'000'070};
+  const FlightTimestamp near{101'000'000, 0, 100'000'070};
   ASSERT_TRUE(
       parse_flight({image.bytes(), image.bytes(), image.bytes()}, near, boot_id(), &log).ok());
   EXPECT_EQ(log.operations[0].queued_ns, 5'000'020'000);

@@ -17,17 +17,18 @@ std::string json_text(const std::string& text) {
 
 }  // namespace
 
-Surroundings surroundings_of(Team& team) {
-  Surroundings surroundings = {team.world(), false, team.segment().crowded(), HostCaches::get()};
+SelectionKey selection_key_of(Team& team) {
+  SelectionKey selection_key = {team.world(), false, team.segment().oversubscribed(),
+                                HostCaches::get()};
   for (uint32_t rank = 0; rank < team.world(); ++rank) {
-    const bool staged = (team.attendee(rank).flags & Team::kNoAlias) != 0;
-    surroundings.staged = surroundings.staged || staged;
+    const bool staged = (team.peer_info(rank).flags & Team::kNoAlias) != 0;
+    selection_key.staged = selection_key.staged || staged;
   }
-  return surroundings;
+  return selection_key;
 }
 
 Status propose_selection(Team& team, const TableSource& table, Selection* out_selection) {
-  KEEL_RETURN_IF_ERROR(Selection::make(table.rules, surroundings_of(team), out_selection)
+  KEEL_RETURN_IF_ERROR(Selection::make(table.rules, selection_key_of(team), out_selection)
                            .with_prefix(table.name + ": "));
   team.segment().set_selection(*out_selection);
   return {};
@@ -35,12 +36,12 @@ Status propose_selection(Team& team, const TableSource& table, Selection* out_se
 
 Status accept_selection(Team& team, uint32_t rank, const TableSource& table,
                         Selection* out_selection) {
-  const Surroundings surroundings = surroundings_of(team);
+  const SelectionKey selection_key = selection_key_of(team);
   // A copy, since another process may change the segment.
   *out_selection = team.segment().selection();
-  KEEL_RETURN_IF_ERROR(out_selection->check(surroundings).with_prefix("rank 0: "));
+  KEEL_RETURN_IF_ERROR(out_selection->check(selection_key).with_prefix("rank 0: "));
   Selection own;
-  const Status made = Selection::make(table.rules, surroundings, &own);
+  const Status made = Selection::make(table.rules, selection_key, &own);
   if (made.ok() && own == *out_selection) return {};
   log(KEEL_LOG_WARNING,
       "{}: its table of algorithms ({}) is not that of rank 0, by which all ranks go",
@@ -49,7 +50,7 @@ Status accept_selection(Team& team, uint32_t rank, const TableSource& table,
 }
 
 std::string explain_selection(Team& team, const Selection& selection, const std::string& name) {
-  const Surroundings surroundings = surroundings_of(team);
+  const SelectionKey selection_key = selection_key_of(team);
   std::string candidates;
   for (uint32_t i = 0; i < KEEL_COLLECTIVE_COUNT; ++i) {
     const auto collective = static_cast<keel_collective>(i);
@@ -57,20 +58,21 @@ std::string explain_selection(Team& team, const Selection& selection, const std:
     std::string names;
     for (uint32_t j = 0; j < kAlgorithms; ++j) {
       const auto algorithm = static_cast<Algorithm>(j);
-      if (!applies(algorithm, collective, surroundings.world)) continue;
+      if (!applies(algorithm, collective, selection_key.world)) continue;
       names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", algorithm_name(algorithm));
     }
     candidates += fmt::format("{}\"{}\": [{}]", candidates.empty() ? "" : ", ",
                               collective_name(collective), names);
   }
   return fmt::format(
-      "\"surroundings\": {{\"ranks\": {}, \"reach\": \"{}\", \"cores\": \"{}\"}}, "
+      "\"selection_key\": {{\"ranks\": {}, \"reach\": \"{}\", \"cores\": \"{}\"}}, "
       "\"algorithms\": {}, \"algorithms_of_narrow_sums\": {}, \"foreign_buffers\": {}, "
       "\"candidates\": {{{}}}, "
       "\"table\": {}, \"measured_table\": {}",
-      surroundings.world, surroundings.staged ? "staged" : "alias",
-      surroundings.crowded ? "crowded" : "enough", selection.json(false), selection.json(true),
-      selection.foreign_json(), candidates, json_text(name), json_text(measured_table_path()));
+      selection_key.world, selection_key.staged ? "staged" : "alias",
+      selection_key.oversubscribed ? "oversubscribed" : "dedicated", selection.json(false),
+      selection.json(true), selection.foreign_json(), candidates, json_text(name),
+      json_text(measured_table_path()));
 }
 
 }  // namespace keel

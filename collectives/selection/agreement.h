@@ -13,7 +13,7 @@
 namespace keel {
 
 // Builds the selection key of |team|; the same on all ranks.
-Surroundings surroundings_of(Team& team);
+SelectionKey selection_key_of(Team& team);
 
 // Called by rank 0 before the first barrier: resolves |table| and writes the selection to |team|'s
 // segment.

@@ -18,20 +18,20 @@ namespace {
 // a context switch for each rank that shares the core: 4 and 8 ranks on two cores (Granite Rapids)
 // break even at these limits, and the wrong choice takes twice as long at 64 KiB (4 ranks, inline
 // and direct: broadcast 13.0 us and 5.5, reduce 9.4 and 14.8).
-uint64_t built_in_eager_bytes(keel_collective collective, const Surroundings& surroundings) {
-  constexpr uint64_t kUncrowded = 4 << 10;
+uint64_t built_in_eager_bytes(keel_collective collective, const SelectionKey& selection_key) {
+  constexpr uint64_t kDedicated = 4 << 10;
   if (collective == KEEL_BARRIER) return UINT64_MAX;
-  if (surroundings.staged) return kStagedEagerBytes;
-  if (!surroundings.crowded) return kUncrowded;
+  if (selection_key.staged) return kStagedEagerBytes;
+  if (!selection_key.oversubscribed) return kDedicated;
   switch (collective) {
     case KEEL_REDUCE:  // one rank reads all descriptors, the rest are done
-      return std::clamp<uint64_t>((512 << 10) / surroundings.world, 256, kMostEagerBytes);
+      return std::clamp<uint64_t>((512 << 10) / selection_key.world, 256, kMostEagerBytes);
     case KEEL_SCATTER:  // each rank reads a part
       return 32 << 10;
     case KEEL_ALL_GATHER:  // each rank reads the same amount from every rank
       return 4 << 10;
     case KEEL_ALL_REDUCE:  // every rank reads all data
-      return std::clamp<uint64_t>((128 << 10) / surroundings.world, 256, 16 << 10);
+      return std::clamp<uint64_t>((128 << 10) / selection_key.world, 256, 16 << 10);
     default:
       return 16 << 10;
   }
@@ -40,16 +40,16 @@ uint64_t built_in_eager_bytes(keel_collective collective, const Surroundings& su
 // one_shot reads world times the data and saves a synchronisation. one_shot wins while all of the
 // data leaves half of a core's second-level cache free. 64 KiB on two cores with 2 MiB each: 4
 // ranks take 15 us instead of 22, 8 ranks 35 instead of 63; beyond the cache, twice as long.
-uint64_t one_shot_bytes(const Surroundings& surroundings) {
+uint64_t one_shot_bytes(const SelectionKey& selection_key) {
   constexpr uint64_t kLeastReads = 128 << 10;
-  const uint64_t world = surroundings.world;
-  return std::max(kLeastReads / world, surroundings.caches.own / 2 / (world + 1));
+  const uint64_t world = selection_key.world;
+  return std::max(kLeastReads / world, selection_key.caches.own / 2 / (world + 1));
 }
 
-Algorithm built_in(keel_collective collective, const Surroundings& surroundings, uint64_t bytes) {
-  if (!applies(Algorithm::kEager, collective, surroundings.world)) return Algorithm::kDirect;
-  if (bytes <= built_in_eager_bytes(collective, surroundings)) return Algorithm::kEager;
-  if (collective == KEEL_ALL_REDUCE && bytes <= one_shot_bytes(surroundings)) {
+Algorithm built_in(keel_collective collective, const SelectionKey& selection_key, uint64_t bytes) {
+  if (!applies(Algorithm::kEager, collective, selection_key.world)) return Algorithm::kDirect;
+  if (bytes <= built_in_eager_bytes(collective, selection_key)) return Algorithm::kEager;
+  if (collective == KEEL_ALL_REDUCE && bytes <= one_shot_bytes(selection_key)) {
     return Algorithm::kOneShot;
   }
   return Algorithm::kDirect;
@@ -61,29 +61,29 @@ Algorithm built_in(keel_collective collective, const Surroundings& surroundings,
 // do not read the lines that they overwrite. Two ranks on two cores of a Granite Rapids with 480
 // MiB: 16 MiB 1.59 ms in one round, 1.72 in rounds of 2 MiB, 1.96 streamed; 64 MiB 8.0, 8.5 and
 // 6.7.
-DividedSums divided_sums_of(const Surroundings& surroundings) {
+ReduceScatterChunks reduce_scatter_chunks_of(const SelectionKey& selection_key) {
   constexpr uint64_t kMiB = 1 << 20;
   constexpr uint64_t kLeastStreamed = 8 * kMiB;
-  const uint64_t least_round = surroundings.crowded ? 8 * kMiB : 2 * kMiB;
-  const uint64_t world = surroundings.world;
-  const uint64_t last = surroundings.caches.last;
+  const uint64_t least_round = selection_key.oversubscribed ? 8 * kMiB : 2 * kMiB;
+  const uint64_t world = selection_key.world;
+  const uint64_t last = selection_key.caches.last;
   // Whole MiB, so that every round begins at a cache line if the data does.
   return {std::max(least_round, last / 4 / (world + 1) / kMiB * kMiB),
           std::max(kLeastStreamed, last / 3 / (2 * world))};
 }
 
-uint64_t most_eager_bytes(keel_collective collective, const Surroundings& surroundings) {
+uint64_t most_eager_bytes(keel_collective collective, const SelectionKey& selection_key) {
   if (collective == KEEL_BARRIER) return UINT64_MAX;
-  return surroundings.staged ? kStagedEagerBytes : kMostEagerBytes;
+  return selection_key.staged ? kStagedEagerBytes : kMostEagerBytes;
 }
 
 // Whether |algorithm| supports calls of |bytes|. |narrow|: calls that lose precision by partial
 // results.
 bool can_do(Algorithm algorithm, keel_collective collective, bool narrow,
-            const Surroundings& surroundings, uint64_t bytes) {
-  if (!applies(algorithm, collective, surroundings.world)) return false;
+            const SelectionKey& selection_key, uint64_t bytes) {
+  if (!applies(algorithm, collective, selection_key.world)) return false;
   if (narrow && reduces(collective) && has_partial_results(algorithm)) return false;
-  return algorithm != Algorithm::kEager || bytes <= most_eager_bytes(collective, surroundings);
+  return algorithm != Algorithm::kEager || bytes <= most_eager_bytes(collective, selection_key);
 }
 
 // The best of the |rules| that cover |bytes| and pass |can_do|; NULL if there is none.
@@ -110,9 +110,9 @@ struct Attached {
 // cache holds. Two cores, attach and staging: all_gather of 8 KiB by 8 ranks 41 us and 23, of 128
 // KiB 260 and 290, of 8 MiB 27 ms and 20; all_to_all among 8 ranks in pieces of 8 KiB 41 us and 33,
 // of 32 KiB 84 and 140; broadcast of 16 MiB by 2 ranks 1.24 ms and 1.40, of 64 MiB 7.9 and 5.3.
-Attached attached_bytes(keel_collective collective, const Surroundings& surroundings) {
-  const uint64_t world = surroundings.world;
-  const uint64_t cached = divided_sums_of(surroundings).streamed_bytes - 1;
+Attached attached_bytes(keel_collective collective, const SelectionKey& selection_key) {
+  const uint64_t world = selection_key.world;
+  const uint64_t cached = reduce_scatter_chunks_of(selection_key).streamed_bytes - 1;
   switch (collective) {
     case KEEL_ALL_REDUCE:
       // Every rank copies the data of all other ranks: cheaper than bounce buffers with one other
@@ -122,19 +122,19 @@ Attached attached_bytes(keel_collective collective, const Surroundings& surround
     case KEEL_BROADCAST:
       return {0, cached};
     case KEEL_ALL_GATHER:
-      if (!surroundings.crowded) return {};
+      if (!selection_key.oversubscribed) return {};
       return {(4 << 10) * world + 1, cached / world};
     case KEEL_ALL_TO_ALL:
-      if (!surroundings.crowded) return {};
+      if (!selection_key.oversubscribed) return {};
       return {(8 << 10) * world + 1, UINT64_MAX};
     default:
       return {};
   }
 }
 
-ForeignWay built_in_foreign(keel_collective collective, const Surroundings& surroundings,
+ForeignWay built_in_foreign(keel_collective collective, const SelectionKey& selection_key,
                             uint64_t bytes) {
-  const Attached attached = attached_bytes(collective, surroundings);
+  const Attached attached = attached_bytes(collective, selection_key);
   const bool is_attached =
       can_attach(collective) && attached.first <= bytes && bytes <= attached.last;
   return is_attached ? ForeignWay::kAttach : ForeignWay::kStaging;
@@ -204,36 +204,36 @@ std::string json_of(const Selection::Range* range, const char* key, const Name& 
 
 }  // namespace
 
-bool Rule::fits(const Surroundings& surroundings) const {
-  return first_world <= surroundings.world && surroundings.world <= last_world &&
-         staged.value_or(surroundings.staged) == surroundings.staged &&
-         crowded.value_or(surroundings.crowded) == surroundings.crowded;
+bool Rule::fits(const SelectionKey& selection_key) const {
+  return first_world <= selection_key.world && selection_key.world <= last_world &&
+         staged.value_or(selection_key.staged) == selection_key.staged &&
+         oversubscribed.value_or(selection_key.oversubscribed) == selection_key.oversubscribed;
 }
 
-Status Selection::make(const std::vector<Rule>& rules, const Surroundings& surroundings,
+Status Selection::make(const std::vector<Rule>& rules, const SelectionKey& selection_key,
                        Selection* out_selection) {
-  out_selection->divided_sums_ = divided_sums_of(surroundings);
+  out_selection->reduce_scatter_chunks_ = reduce_scatter_chunks_of(selection_key);
   const auto too_many = [&](const char* what, keel_collective collective) {
     return failure(KEEL_INVALID_ARGUMENT, "more than {} ranges of bytes for {}{} among {} ranks",
-                   kMostRanges, what, collective_name(collective), surroundings.world);
+                   kMostRanges, what, collective_name(collective), selection_key.world);
   };
   for (uint32_t i = 0; i < KEEL_COLLECTIVE_COUNT; ++i) {
     const auto collective = static_cast<keel_collective>(i);
     std::vector<const Rule*> fitting;
     std::vector<const Rule*> foreign;
     for (const Rule& rule : rules) {
-      if (rule.collective != collective || !rule.fits(surroundings)) continue;
+      if (rule.collective != collective || !rule.fits(selection_key)) continue;
       (rule.foreign ? foreign : fitting).push_back(&rule);
     }
     const std::vector<uint64_t> ends = ends_of(
-        fitting, {built_in_eager_bytes(collective, surroundings),
-                  most_eager_bytes(collective, surroundings), one_shot_bytes(surroundings)});
+        fitting, {built_in_eager_bytes(collective, selection_key),
+                  most_eager_bytes(collective, selection_key), one_shot_bytes(selection_key)});
     for (const bool narrow : {false, true}) {
       const auto algorithm_at = [&](uint64_t bytes) {
         const Rule* const rule = best(fitting, bytes, [&](const Rule& each) {
-          return can_do(each.algorithm, collective, narrow, surroundings, bytes);
+          return can_do(each.algorithm, collective, narrow, selection_key, bytes);
         });
-        return rule == nullptr ? built_in(collective, surroundings, bytes) : rule->algorithm;
+        return rule == nullptr ? built_in(collective, selection_key, bytes) : rule->algorithm;
       };
       if (!set_ranges(ends, algorithm_at, out_selection->ranges_[i][narrow ? 1 : 0])) {
         return too_many("", collective);
@@ -242,9 +242,9 @@ Status Selection::make(const std::vector<Rule>& rules, const Surroundings& surro
     const auto foreign_at = [&](uint64_t bytes) {
       const Rule* const rule =
           best(foreign, bytes, [&](const Rule& each) { return can_do(*each.foreign, collective); });
-      return rule == nullptr ? built_in_foreign(collective, surroundings, bytes) : *rule->foreign;
+      return rule == nullptr ? built_in_foreign(collective, selection_key, bytes) : *rule->foreign;
     };
-    const Attached attached = attached_bytes(collective, surroundings);
+    const Attached attached = attached_bytes(collective, selection_key);
     if (!set_ranges(ends_of(foreign, {attached.first - 1, attached.last}), foreign_at,
                     out_selection->foreign_[i])) {
       return too_many("foreign buffers of ", collective);
@@ -253,19 +253,19 @@ Status Selection::make(const std::vector<Rule>& rules, const Surroundings& surro
   return {};
 }
 
-Status Selection::check(const Surroundings& surroundings) const {
+Status Selection::check(const SelectionKey& selection_key) const {
   // At least a page, or the rounds would never end.
-  if (divided_sums_.round_bytes < 4096) {
+  if (reduce_scatter_chunks_.round_bytes < 4096) {
     return failure(KEEL_RANK_FAILED, "its rounds of divided sums are of {} bytes",
-                   divided_sums_.round_bytes);
+                   reduce_scatter_chunks_.round_bytes);
   }
   for (uint32_t i = 0; i < KEEL_COLLECTIVE_COUNT; ++i) {
     const auto collective = static_cast<keel_collective>(i);
-    if (!applies(Algorithm::kEager, collective, surroundings.world)) continue;  // no choice
+    if (!applies(Algorithm::kEager, collective, selection_key.world)) continue;  // no choice
     for (const bool narrow : {false, true}) {
       const bool are_able = are_ranges(ranges_of(collective, narrow), [&](const Range& range) {
         return range.way < kAlgorithms && can_do(static_cast<Algorithm>(range.way), collective,
-                                                 narrow, surroundings, range.last);
+                                                 narrow, selection_key, range.last);
       });
       if (!are_able) {
         return failure(KEEL_RANK_FAILED, "its table of algorithms for {} is none",

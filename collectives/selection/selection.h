@@ -29,19 +29,19 @@ inline constexpr uint64_t kMostCopiedOneShot = 256 << 10;
 
 // Selection key: the properties of a communicator on which the choice depends. The same on all
 // ranks.
-struct Surroundings {
+struct SelectionKey {
   uint32_t world = 1;
-  bool staged = false;   // ranks cannot reach some rank's buffers
-  bool crowded = false;  // oversubscribed: more ranks than cores
+  bool staged = false;          // ranks cannot reach some rank's buffers
+  bool oversubscribed = false;  // oversubscribed: more ranks than cores
   HostCaches caches = {};
 };
 
 // Chunking of `direct` for reduce-scatter + all-gather.
-struct DividedSums {
+struct ReduceScatterChunks {
   uint64_t round_bytes = 0;     // of a rank's data, reduced before they are gathered
   uint64_t streamed_bytes = 0;  // from this size on: streaming stores, in one round
 
-  bool operator==(const DividedSums& other) const = default;
+  bool operator==(const ReduceScatterChunks& other) const = default;
 };
 
 // One line of a table. Among the rules that match a call, the highest score wins; among equal
@@ -53,12 +53,12 @@ struct Rule {
   uint32_t first_world = 1;
   uint32_t last_world = UINT32_MAX;
   std::optional<bool> staged;
-  std::optional<bool> crowded;
+  std::optional<bool> oversubscribed;
   Algorithm algorithm = Algorithm::kDirect;
   std::optional<ForeignWay> foreign;  // set: the rule is for foreign buffers only
   uint32_t score = 0;
 
-  bool fits(const Surroundings& surroundings) const;
+  bool fits(const SelectionKey& selection_key) const;
 };
 
 // Rules resolved for one communicator: for each collective the sizes up to which each algorithm,
@@ -74,15 +74,15 @@ class Selection {
 
   // Resolves |rules|; where none matches, the built-in choice applies. Returns
   // KEEL_INVALID_ARGUMENT if a collective needs more than kMostRanges ranges.
-  static Status make(const std::vector<Rule>& rules, const Surroundings& surroundings,
+  static Status make(const std::vector<Rule>& rules, const SelectionKey& selection_key,
                      Selection* out_selection);
-  // Validates a selection from another process for use with |surroundings|.
-  Status check(const Surroundings& surroundings) const;
+  // Validates a selection from another process for use with |selection_key|.
+  Status check(const SelectionKey& selection_key) const;
 
   Algorithm choose(const Request& request, uint32_t world) const;
   // How the other ranks read foreign send buffers, if |request| runs the direct algorithm.
   ForeignWay choose_foreign(const Request& request, uint32_t world) const;
-  const DividedSums& divided_sums() const { return divided_sums_; }
+  const ReduceScatterChunks& reduce_scatter_chunks() const { return reduce_scatter_chunks_; }
   // Bytes up to which |collective| is eager; 0 means never.
   uint64_t eager_bytes(keel_collective collective) const;
   // {"all_reduce": [{"to": 4096, "algorithm": "eager"}, ...], ...}; the last range has no "to".
@@ -100,7 +100,7 @@ class Selection {
 
   Range ranges_[KEEL_COLLECTIVE_COUNT][2][kMostRanges] = {};
   Range foreign_[KEEL_COLLECTIVE_COUNT][kMostRanges] = {};
-  DividedSums divided_sums_;
+  ReduceScatterChunks reduce_scatter_chunks_;
 };
 
 // Bytes that a rank sends, which determine the choice; for broadcast and scatter, bytes that the

@@ -24,8 +24,8 @@ using keel::Algorithm;
 using keel::Request;
 using keel::Rule;
 using keel::Selection;
+using keel::SelectionKey;
 using keel::Status;
-using keel::Surroundings;
 
 Request request_of(keel_collective collective, uint64_t count, keel_dtype dtype = KEEL_UINT8,
                    keel_reduction reduction = KEEL_SUM) {
@@ -37,14 +37,14 @@ Request request_of(keel_collective collective, uint64_t count, keel_dtype dtype 
   return request;
 }
 
-Selection make(const std::string& lines, const Surroundings& surroundings) {
+Selection make(const std::string& lines, const SelectionKey& selection_key) {
   std::vector<Rule> rules;
   const Status read = keel::read_table("keel-collectives 1\n" + lines, &rules);
   EXPECT_TRUE(read.ok()) << read.text();
   Selection selection;
-  const Status made = Selection::make(rules, surroundings, &selection);
+  const Status made = Selection::make(rules, selection_key, &selection);
   EXPECT_TRUE(made.ok()) << made.text();
-  const Status checked = selection.check(surroundings);
+  const Status checked = selection.check(selection_key);
   EXPECT_TRUE(checked.ok()) << checked.text();
   return selection;
 }
@@ -71,16 +71,19 @@ TEST(BuiltIn, EagerThenOneShotThenDirect) {
 }
 
 TEST(BuiltIn, DividedSumsStayInTheCacheOrGoPastIt) {
-  using keel::DividedSums;
+  using keel::ReduceScatterChunks;
   constexpr uint64_t kMiB = 1 << 20;
   const keel::HostCaches large = {2 * kMiB, 480 * kMiB};
-  EXPECT_EQ(make("", {2, false, false, large}).divided_sums(), (DividedSums{40 * kMiB, 40 * kMiB}));
-  EXPECT_EQ(make("", {7, false, true, large}).divided_sums(),
-            (DividedSums{15 * kMiB, 480 * kMiB / 3 / 14}));
-  EXPECT_EQ(make("", {8, false, true, large}).divided_sums().round_bytes, 13 * kMiB);
+  EXPECT_EQ(make("", {2, false, false, large}).reduce_scatter_chunks(),
+            (ReduceScatterChunks{40 * kMiB, 40 * kMiB}));
+  EXPECT_EQ(make("", {7, false, true, large}).reduce_scatter_chunks(),
+            (ReduceScatterChunks{15 * kMiB, 480 * kMiB / 3 / 14}));
+  EXPECT_EQ(make("", {8, false, true, large}).reduce_scatter_chunks().round_bytes, 13 * kMiB);
   const keel::HostCaches small = {kMiB / 2, 4 * kMiB};
-  EXPECT_EQ(make("", {2, false, false, small}).divided_sums(), (DividedSums{2 * kMiB, 8 * kMiB}));
-  EXPECT_EQ(make("", {8, false, true, small}).divided_sums(), (DividedSums{8 * kMiB, 8 * kMiB}));
+  EXPECT_EQ(make("", {2, false, false, small}).reduce_scatter_chunks(),
+            (ReduceScatterChunks{2 * kMiB, 8 * kMiB}));
+  EXPECT_EQ(make("", {8, false, true, small}).reduce_scatter_chunks(),
+            (ReduceScatterChunks{8 * kMiB, 8 * kMiB}));
 }
 
 // A rank sends world times the count.
@@ -96,14 +99,14 @@ TEST(BuiltIn, CountsWhatARankSends) {
 TEST(BuiltIn, DependsOnReachAndCores) {
   EXPECT_EQ(make("", {4, true, true}).eager_bytes(KEEL_BROADCAST), 4096u);
   EXPECT_EQ(make("", {4, false, false}).eager_bytes(KEEL_BROADCAST), 4096u);
-  const Selection crowded = make("", {4, false, true});
-  EXPECT_EQ(crowded.eager_bytes(KEEL_REDUCE), 65536u);
+  const Selection oversubscribed = make("", {4, false, true});
+  EXPECT_EQ(oversubscribed.eager_bytes(KEEL_REDUCE), 65536u);
   EXPECT_EQ(make("", {64, false, true}).eager_bytes(KEEL_REDUCE), 8192u);
-  EXPECT_EQ(crowded.eager_bytes(KEEL_SCATTER), 32768u);
-  EXPECT_EQ(crowded.eager_bytes(KEEL_BROADCAST), 16384u);
-  EXPECT_EQ(crowded.eager_bytes(KEEL_ALL_GATHER), 4096u);
-  EXPECT_EQ(crowded.eager_bytes(KEEL_GATHER), 16384u);
-  EXPECT_EQ(crowded.eager_bytes(KEEL_ALL_REDUCE), 16384u);
+  EXPECT_EQ(oversubscribed.eager_bytes(KEEL_SCATTER), 32768u);
+  EXPECT_EQ(oversubscribed.eager_bytes(KEEL_BROADCAST), 16384u);
+  EXPECT_EQ(oversubscribed.eager_bytes(KEEL_ALL_GATHER), 4096u);
+  EXPECT_EQ(oversubscribed.eager_bytes(KEEL_GATHER), 16384u);
+  EXPECT_EQ(oversubscribed.eager_bytes(KEEL_ALL_REDUCE), 16384u);
   EXPECT_EQ(make("", {64, false, true}).eager_bytes(KEEL_ALL_REDUCE), 2048u);
 }
 
@@ -200,16 +203,16 @@ TEST(Foreign, IsAttachedWhereItIsCopiedUnlessATableSaysOtherwise) {
 // Short pieces read from many ranks on shared cores, and data that all ranks read and no cache
 // holds.
 TEST(Foreign, IsStagedWhereTheKernelWouldTakeLonger) {
-  const Selection crowded = make("", {4, false, true});
-  EXPECT_EQ(foreign_way(crowded, KEEL_ALL_GATHER, 16 << 10), "staging");
-  EXPECT_EQ(foreign_way(crowded, KEEL_ALL_GATHER, (16 << 10) + 1), "attach");
-  EXPECT_EQ(foreign_way(crowded, KEEL_ALL_GATHER, 2 << 20), "staging");
-  EXPECT_EQ(foreign_way(crowded, KEEL_ALL_TO_ALL, 8 << 10), "staging");
-  EXPECT_EQ(foreign_way(crowded, KEEL_ALL_TO_ALL, (8 << 10) + 1), "attach");
-  EXPECT_EQ(foreign_way(crowded, KEEL_ALL_TO_ALL, 64 << 20), "attach");
-  EXPECT_EQ(foreign_way(crowded, KEEL_SCATTER, 0), "attach");
-  for (const bool is_crowded : {false, true}) {
-    const Selection selection = make("", {4, false, is_crowded});
+  const Selection oversubscribed = make("", {4, false, true});
+  EXPECT_EQ(foreign_way(oversubscribed, KEEL_ALL_GATHER, 16 << 10), "staging");
+  EXPECT_EQ(foreign_way(oversubscribed, KEEL_ALL_GATHER, (16 << 10) + 1), "attach");
+  EXPECT_EQ(foreign_way(oversubscribed, KEEL_ALL_GATHER, 2 << 20), "staging");
+  EXPECT_EQ(foreign_way(oversubscribed, KEEL_ALL_TO_ALL, 8 << 10), "staging");
+  EXPECT_EQ(foreign_way(oversubscribed, KEEL_ALL_TO_ALL, (8 << 10) + 1), "attach");
+  EXPECT_EQ(foreign_way(oversubscribed, KEEL_ALL_TO_ALL, 64 << 20), "attach");
+  EXPECT_EQ(foreign_way(oversubscribed, KEEL_SCATTER, 0), "attach");
+  for (const bool is_oversubscribed : {false, true}) {
+    const Selection selection = make("", {4, false, is_oversubscribed});
     EXPECT_EQ(foreign_way(selection, KEEL_BROADCAST, (8 << 20) - 1), "attach");
     EXPECT_EQ(foreign_way(selection, KEEL_BROADCAST, 8 << 20), "staging");
   }
@@ -220,7 +223,7 @@ TEST(Foreign, RangesRanksCoresAndScoresAreHeld) {
       "all_gather 0-1M * foreign * staging\n"
       "all_gather 64K-128K 4 foreign enough attach 101\n"
       "broadcast * 5- foreign * staging\n"
-      "gather * * foreign crowded staging\n";
+      "gather * * foreign oversubscribed staging\n";
   const Selection selection = make(lines, {4, false, false});
   EXPECT_EQ(foreign_way(selection, KEEL_ALL_GATHER, (64 << 10) - 1), "staging");
   EXPECT_EQ(foreign_way(selection, KEEL_ALL_GATHER, 64 << 10), "attach");
@@ -299,7 +302,7 @@ TEST(Table, WhatIsWrongIsNamedWithItsLine) {
        "line 2: ALGORITHM is 'attach': direct, eager, one_shot, ring, doubling, halving, binomial, "
        "knomial, bruck, pairwise"},
       {"keel-collectives 1\nall_reduce * * * 8 ring\n",
-       "line 2: CORES is '8': enough, crowded or *"},
+       "line 2: CORES is '8': enough, oversubscribed or *"},
       {"keel-collectives 1\nall_reduce * * * * rings\n",
        "line 2: ALGORITHM is 'rings': direct, eager, one_shot, ring, doubling, halving, binomial, "
        "knomial, bruck, pairwise"},
@@ -431,10 +434,10 @@ TEST_F(Environment, OneAlgorithmIsForcedWhereItApplies) {
   keel::TableSource source;
   ASSERT_TRUE(keel::load_table(&source).ok());
   EXPECT_EQ(source.name, "built-in, KEEL_ALGORITHM=ring");
-  const Surroundings surroundings = {4, false, false};
+  const SelectionKey selection_key = {4, false, false};
   Selection selection;
-  ASSERT_TRUE(Selection::make(source.rules, surroundings, &selection).ok());
-  ASSERT_TRUE(selection.check(surroundings).ok());
+  ASSERT_TRUE(Selection::make(source.rules, selection_key, &selection).ok());
+  ASSERT_TRUE(selection.check(selection_key).ok());
   EXPECT_STREQ(chosen(selection, 4, request_of(KEEL_ALL_REDUCE, 1)), "ring");
   EXPECT_STREQ(chosen(selection, 4, request_of(KEEL_ALL_REDUCE, 1 << 20)), "ring");
   EXPECT_STREQ(chosen(selection, 4, request_of(KEEL_ALL_REDUCE, 1, KEEL_FLOAT16)), "eager");
@@ -461,14 +464,15 @@ TEST(Agreement, WhatIsNoTableIsFound) {
   ASSERT_TRUE(keel::ControlSegment::create(2, false, &file).ok());
   std::unique_ptr<keel::ControlSegment> segment;
   ASSERT_TRUE(keel::ControlSegment::map(file, &segment).ok());
-  const Surroundings surroundings = {2, false, false};
-  EXPECT_EQ(segment->selection().check(surroundings).code(), KEEL_RANK_FAILED) << "nobody wrote it";
-  const Selection selection = make("all_reduce * * * * ring\n", surroundings);
+  const SelectionKey selection_key = {2, false, false};
+  EXPECT_EQ(segment->selection().check(selection_key).code(), KEEL_RANK_FAILED)
+      << "nobody wrote it";
+  const Selection selection = make("all_reduce * * * * ring\n", selection_key);
   segment->set_selection(selection);
   EXPECT_TRUE(segment->selection() == selection);
-  EXPECT_TRUE(segment->selection().check(surroundings).ok());
+  EXPECT_TRUE(segment->selection().check(selection_key).ok());
   // Eager messages larger than a descriptor's data area, and rings of one rank.
-  segment->set_selection(make("all_gather * * * * eager\n", surroundings));
+  segment->set_selection(make("all_gather * * * * eager\n", selection_key));
   EXPECT_EQ(segment->selection().check({2, true, false}).code(), KEEL_RANK_FAILED);
   segment->set_selection(selection);
   EXPECT_EQ(segment->selection().check({1, false, false}).code(), KEEL_RANK_FAILED);

@@ -109,8 +109,8 @@ Status read_rule(const std::vector<std::string_view>& words, Rule* out_rule) {
   if (!is_foreign && !read_choice(words[3], "alias", "staged", &out_rule->staged)) {
     return wrong("REACH", words[3], "alias, staged, foreign or *");
   }
-  if (!read_choice(words[4], "enough", "crowded", &out_rule->crowded)) {
-    return wrong("CORES", words[4], "enough, crowded or *");
+  if (!read_choice(words[4], "dedicated", "oversubscribed", &out_rule->oversubscribed)) {
+    return wrong("CORES", words[4], "enough, oversubscribed or *");
   }
   bool is_able = false;
   if (is_foreign) {

@@ -43,8 +43,8 @@ constexpr size_t kMostInFlight = 64;
 
 }  // namespace
 
-const std::vector<Doing>& doings() {
-  static const auto& all = *new std::vector<Doing>{
+const std::vector<AlgorithmCase>& algorithm_cases() {
+  static const auto& all = *new std::vector<AlgorithmCase>{
       {"one_shot", {Operation::kAllReduce}},
       {"ring", {Operation::kAllReduce, Operation::kAllGather, Operation::kReduceScatter}},
       {"doubling", {Operation::kAllReduce, Operation::kAllGather}},
@@ -69,9 +69,9 @@ const std::vector<Doing>& doings() {
   return all;
 }
 
-std::vector<Case> product_cases(const Doing& doing, uint32_t world) {
+std::vector<Case> product_cases(const AlgorithmCase& algorithm_case, uint32_t world) {
   std::vector<Case> cases;
-  for (const Operation operation : doing.operations) {
+  for (const Operation operation : algorithm_case.operations) {
     for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
       for (keel_reduction reduction = 0; reduction < KEEL_REDUCTION_COUNT; ++reduction) {
         for (const uint64_t count : counts_of(dtype)) {
@@ -185,21 +185,21 @@ class Batch {
 
 }  // namespace
 
-std::string run_product(const Doing& doing, keel_device device, keel_comm comm) {
+std::string run_product(const AlgorithmCase& algorithm_case, keel_device device, keel_comm comm) {
   Batch batch(device, comm);
   std::string problem = batch.prepare();
   if (!problem.empty()) return problem;
   const std::string explained = api_detail::read_text(
       [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
-  const std::string used = fmt::format("\"algorithm\": \"{}\"", doing.algorithm);
+  const std::string used = fmt::format("\"algorithm\": \"{}\"", algorithm_case.algorithm);
   if (batch.world() > 1 && explained.find(used) == std::string::npos) return explained;
-  for (const Case& scenario : product_cases(doing, batch.world())) {
+  for (const Case& scenario : product_cases(algorithm_case, batch.world())) {
     problem = batch.add(scenario);
     if (!problem.empty()) break;
   }
   if (problem.empty()) problem = batch.run();
   if (!problem.empty()) keel_comm_abort(comm);  // so that peers do not wait
-  return problem.empty() ? "" : fmt::format("{}: {}", doing.algorithm, problem);
+  return problem.empty() ? "" : fmt::format("{}: {}", algorithm_case.algorithm, problem);
 }
 
 }  // namespace keel::testing

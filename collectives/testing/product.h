@@ -14,21 +14,21 @@
 namespace keel::testing {
 
 // Algorithm case: an algorithm and the operations it implements.
-struct Doing {
+struct AlgorithmCase {
   const char* algorithm;
   std::vector<Operation> operations;
 };
 // All algorithms. The built-in ones, eager and direct, come last.
-const std::vector<Doing>& doings();
+const std::vector<AlgorithmCase>& algorithm_cases();
 
-// Each operation of |doing| in each dtype, by each reduction where it reduces, in place and not, in
-// several odd sizes: below and above a cache line, and above a chunk. In slow builds only every 8th
-// case (address sanitizer, KEEL_VALIDATE, KEEL_CPU_GUARD) or every 32nd (thread sanitizer) is
-// returned, in an order in which neighbors differ in every parameter.
-std::vector<Case> product_cases(const Doing& doing, uint32_t world);
+// Each operation of |algorithm_case| in each dtype, by each reduction where it reduces, in place
+// and not, in several odd sizes: below and above a cache line, and above a chunk. In slow builds
+// only every 8th case (address sanitizer, KEEL_VALIDATE, KEEL_CPU_GUARD) or every 32nd (thread
+// sanitizer) is returned, in an order in which neighbors differ in every parameter.
+std::vector<Case> product_cases(const AlgorithmCase& algorithm_case, uint32_t world);
 
 // Runs the cases as rank |rank| of |comm|, many in flight. Returns the failure, or an empty text.
-std::string run_product(const Doing& doing, keel_device device, keel_comm comm);
+std::string run_product(const AlgorithmCase& algorithm_case, keel_device device, keel_comm comm);
 
 }  // namespace keel::testing
 

@@ -46,12 +46,12 @@ Status read_process(int64_t pid, uint64_t address, void* out, uint64_t bytes) {
   return {};
 }
 
-Attach::Attach(const std::vector<Attendee>& attendees, uint32_t rank)
-    : attendees_(&attendees), rank_(rank) {
+Attach::Attach(const std::vector<PeerInfo>& peer_infos, uint32_t rank)
+    : peer_infos_(&peer_infos), rank_(rank) {
   const char* const wanted = secure_getenv("KEEL_ATTACH");
   const bool is_off = wanted != nullptr && std::strcmp(wanted, "0") == 0;
-  for (const Attendee& other : attendees) {
-    if (other.process != attendees[rank].process && !is_off) state_ = State::kAsleep;
+  for (const PeerInfo& other : peer_infos) {
+    if (other.process != peer_infos[rank].process && !is_off) state_ = State::kAsleep;
   }
 }
 
@@ -65,16 +65,16 @@ bool Attach::lets_read(const void* pointer, uint64_t bytes, uint64_t registratio
 }
 
 bool Attach::can_read_all(ControlSegment& segment, uint64_t sequence) const {
-  const ProcessToken& own = (*attendees_)[rank_].process;
+  const ProcessToken& own = (*peer_infos_)[rank_].process;
   const ProcessToken* last = nullptr;  // ranks of one process are often consecutive
-  for (uint32_t other = 0; other < attendees_->size(); ++other) {
-    const Attendee& attendee = (*attendees_)[other];
-    if (attendee.process == own || (last != nullptr && attendee.process == *last)) continue;
-    last = &attendee.process;
+  for (uint32_t other = 0; other < peer_infos_->size(); ++other) {
+    const PeerInfo& peer_info = (*peer_infos_)[other];
+    if (peer_info.process == own || (last != nullptr && peer_info.process == *last)) continue;
+    last = &peer_info.process;
     ProcessToken token;
     const uint64_t address = segment.post(other, sequence).token;
-    if (!read_process(attendee.pid, address, token.bytes.data(), token.bytes.size()).ok() ||
-        token != attendee.process) {
+    if (!read_process(peer_info.pid, address, token.bytes.data(), token.bytes.size()).ok() ||
+        token != peer_info.process) {
       return false;
     }
   }
@@ -82,23 +82,23 @@ bool Attach::can_read_all(ControlSegment& segment, uint64_t sequence) const {
 }
 
 bool Attach::all_can(ControlSegment& segment, uint64_t sequence) const {
-  for (uint32_t rank = 0; rank < attendees_->size(); ++rank) {
-    if ((segment.post(rank, sequence).flags & Post::kAttaches) == 0) return false;
+  for (uint32_t rank = 0; rank < peer_infos_->size(); ++rank) {
+    if ((segment.post(rank, sequence).flags & OperationDescriptor::kAttaches) == 0) return false;
   }
   return true;
 }
 
-void Attach::tell_on(ControlSegment& segment, uint64_t sequence, Post* post) {
+void Attach::tell_on(ControlSegment& segment, uint64_t sequence, OperationDescriptor* post) {
   if (state_ == State::kAsleep) {
-    post->flags |= Post::kWantsAttach;
+    post->flags |= OperationDescriptor::kWantsAttach;
     return wake(sequence);
   }
   switch (sequence - woken_) {
     case 1:
-      post->token = reinterpret_cast<uint64_t>((*attendees_)[rank_].process.bytes.data());
+      post->token = reinterpret_cast<uint64_t>((*peer_infos_)[rank_].process.bytes.data());
       break;
     case 2:
-      if (can_read_all(segment, sequence - 1)) post->flags |= Post::kAttaches;
+      if (can_read_all(segment, sequence - 1)) post->flags |= OperationDescriptor::kAttaches;
       break;
     default:
       state_ = all_can(segment, sequence - 1) ? State::kAgreed : State::kNever;

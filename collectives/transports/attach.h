@@ -8,7 +8,7 @@
 
 #include "collectives/bootstrap/identity.h"
 #include "collectives/transports/control_segment.h"
-#include "core/remembered_ranges.h"
+#include "core/range_lookup_cache.h"
 #include "core/status.h"
 
 namespace keel {
@@ -29,7 +29,7 @@ Status read_process(int64_t pid, uint64_t address, void* out, uint64_t bytes);
 class Attach {
  public:
   Attach() = default;  // never: all ranks are in one process
-  Attach(const std::vector<Attendee>& attendees, uint32_t rank);
+  Attach(const std::vector<PeerInfo>& peer_infos, uint32_t rank);
 
   // Notes that this rank has a buffer that other ranks could read by attach.
   void want() { is_wanted_ = true; }
@@ -41,7 +41,7 @@ class Attach {
   }
   // Adds this rank's part of the agreement to |post|, its descriptor of operation |sequence|. Reads
   // the other ranks' descriptors of the operation before, all of which are published.
-  void tell(ControlSegment& segment, uint64_t sequence, Post* post) {
+  void tell(ControlSegment& segment, uint64_t sequence, OperationDescriptor* post) {
     if (state_ == State::kAwake || (is_wanted_ && state_ == State::kAsleep)) [[unlikely]] {
       tell_on(segment, sequence, post);
     }
@@ -57,7 +57,7 @@ class Attach {
  private:
   enum class State : uint8_t { kNever, kAsleep, kAwake, kAgreed };
 
-  void tell_on(ControlSegment& segment, uint64_t sequence, Post* post);
+  void tell_on(ControlSegment& segment, uint64_t sequence, OperationDescriptor* post);
   // Both read the descriptors of |sequence|.
   bool can_read_all(ControlSegment& segment, uint64_t sequence) const;
   bool all_can(ControlSegment& segment, uint64_t sequence) const;
@@ -65,8 +65,8 @@ class Attach {
   State state_ = State::kNever;
   bool is_wanted_ = false;
   uint64_t woken_ = 0;
-  RememberedRanges ordinary_;  // ranges readable by other ranks, by registration state
-  const std::vector<Attendee>* attendees_ = nullptr;
+  RangeLookupCache ordinary_;  // ranges readable by other ranks, by registration state
+  const std::vector<PeerInfo>* peer_infos_ = nullptr;
   uint32_t rank_ = 0;
 };
 

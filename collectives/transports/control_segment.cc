@@ -50,7 +50,7 @@ struct ControlSegment::Header {
   uint64_t magic;
   uint64_t bytes;
   uint32_t world;
-  uint32_t crowded;
+  uint32_t oversubscribed;
   std::atomic<uint64_t> chunk_bytes;
   alignas(64) std::atomic<uint32_t> failure_state;  // 0 none, 1 being written, 2 readable
   int32_t failure_code;
@@ -60,7 +60,7 @@ struct ControlSegment::Header {
   std::atomic<uint32_t> absent;  // ranks that left or died
   Counter changes;               // changes of any flag, on which waiters sleep
   Counter room_changes;
-  Counter posts[kPosts];
+  Counter posts[kDescriptors];
   Counter steps[kSteps];
   alignas(64) std::atomic<uint64_t> matched;  // urgent communicator: number of matched operations
   alignas(64) Selection selection;
@@ -71,11 +71,11 @@ struct alignas(64) ControlSegment::Cell {
   alignas(64) std::atomic<uint64_t> done;
   std::atomic<Absence> absence;
   std::atomic<uint32_t> busy;
-  std::atomic<uint32_t> mail_changes;
+  std::atomic<uint32_t> slot_changes;
   std::atomic<uint32_t> held;
   std::atomic<uint64_t> held_count;  // fingerprint of the held call
   std::atomic<uint64_t> held_kind;
-  Standing standing;
+  PointToPointProgress standing;
 };
 
 namespace {
@@ -85,7 +85,7 @@ struct Layout {
   uint64_t cells;
   uint64_t posts;
   uint64_t eager;
-  uint64_t mails;
+  uint64_t slots;
   uint64_t tallies;
   uint64_t layouts;
   uint64_t end;
@@ -99,15 +99,17 @@ static Layout layout_of(uint64_t header, uint64_t cell, uint64_t world) {
   Layout layout = {};
   layout.cells = align_page(header);
   layout.posts = layout.cells + align_page(cell * world);
-  layout.eager = layout.posts + align_page(sizeof(Post) * ControlSegment::kPosts * world);
-  layout.mails = layout.eager + ControlSegment::kEagerBytes * ControlSegment::kEagerPlaces * world;
-  layout.tallies = layout.mails + align_page(sizeof(Mail) * ControlSegment::kMails * world * world);
-  layout.layouts = layout.tallies + align_page(sizeof(Tally) * world * world);
+  layout.eager =
+      layout.posts + align_page(sizeof(OperationDescriptor) * ControlSegment::kDescriptors * world);
+  layout.slots = layout.eager + ControlSegment::kEagerBytes * ControlSegment::kEagerPlaces * world;
+  layout.tallies =
+      layout.slots + align_page(sizeof(PointToPointSlot) * ControlSegment::kSlots * world * world);
+  layout.layouts = layout.tallies + align_page(sizeof(ProgressCounters) * world * world);
   layout.end = layout.layouts + align_page(2 * sizeof(uint64_t) * world * world);
   return layout;
 }
 
-Status ControlSegment::create(uint32_t world, bool crowded, FileDescriptor* out_file) {
+Status ControlSegment::create(uint32_t world, bool oversubscribed, FileDescriptor* out_file) {
   const Layout layout = layout_of(sizeof(Header), sizeof(Cell), world);
   FileDescriptor file;
   KEEL_RETURN_IF_ERROR(
@@ -119,7 +121,7 @@ Status ControlSegment::create(uint32_t world, bool crowded, FileDescriptor* out_
   }
   auto* header = static_cast<Header*>(memory);
   header->world = world;
-  header->crowded = crowded ? 1 : 0;
+  header->oversubscribed = oversubscribed ? 1 : 0;
   header->bytes = layout.end;
   header->magic = kMagic;
   munmap(memory, sizeof(Header));
@@ -154,13 +156,13 @@ Status ControlSegment::map(const FileDescriptor& file,
   }
   char* const base = static_cast<char*>(memory);
   segment->world_ = world;
-  segment->crowded_ = header.crowded != 0;
-  segment->spins_ = segment->crowded_ ? kYields : pauses_in(kSpinNs);
+  segment->oversubscribed_ = header.oversubscribed != 0;
+  segment->spins_ = segment->oversubscribed_ ? kYields : pauses_in(kSpinNs);
   segment->cells_ = reinterpret_cast<Cell*>(base + layout.cells);
-  segment->posts_ = reinterpret_cast<Post*>(base + layout.posts);
+  segment->posts_ = reinterpret_cast<OperationDescriptor*>(base + layout.posts);
   segment->eager_ = reinterpret_cast<uint8_t*>(base + layout.eager);
-  segment->mails_ = reinterpret_cast<Mail*>(base + layout.mails);
-  segment->tallies_ = reinterpret_cast<Tally*>(base + layout.tallies);
+  segment->slots_ = reinterpret_cast<PointToPointSlot*>(base + layout.slots);
+  segment->tallies_ = reinterpret_cast<ProgressCounters*>(base + layout.tallies);
   segment->layouts_ = reinterpret_cast<uint64_t*>(base + layout.layouts);
   *out_segment = std::move(segment);
   return {};
@@ -193,7 +195,7 @@ ControlSegment::Cell& ControlSegment::cell(uint32_t rank) const {
 // ---- sleeping and waking --------------------------------------------------------
 
 void ControlSegment::relax(uint32_t turn) const {
-  if (crowded_) {
+  if (oversubscribed_) {
     sched_yield();
     return;
   }
@@ -216,15 +218,15 @@ void ControlSegment::end_sleep() {
   header_->sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 
-Status ControlSegment::check_waiting(Patience& patience) const {
+Status ControlSegment::check_waiting(WaitContext& wait_context) const {
   if (failed()) return failure_status();
-  if (patience.cancelled()) return patience.given_up();
-  if (patience.deadline().passed()) return failure(KEEL_TIMED_OUT, "the deadline has passed");
+  if (wait_context.cancelled()) return wait_context.given_up();
+  if (wait_context.deadline().passed()) return failure(KEEL_TIMED_OUT, "the deadline has passed");
   return {};
 }
 
 void ControlSegment::park(std::atomic<uint32_t>& word, uint32_t seen, const Deadline& deadline) {
-  const int64_t slice = std::min(Patience::kSliceNs, deadline.remaining_ns());
+  const int64_t slice = std::min(WaitContext::kSliceNs, deadline.remaining_ns());
   const timespec timeout = {slice / 1'000'000'000, slice % 1'000'000'000};
   syscall(SYS_futex, &word, FUTEX_WAIT, seen, &timeout, nullptr, 0);
 }
@@ -236,7 +238,7 @@ void ControlSegment::wake(std::atomic<uint32_t>& word) {
 // ---- operations -----------------------------------------------------------------
 
 std::atomic<uint32_t>& ControlSegment::post_count(uint64_t sequence) {
-  return crowded_ ? header_->posts[sequence % kPosts].value : header_->changes.value;
+  return oversubscribed_ ? header_->posts[sequence % kDescriptors].value : header_->changes.value;
 }
 
 bool ControlSegment::has_posted(uint32_t rank, uint64_t sequence) {
@@ -250,12 +252,12 @@ bool ControlSegment::is_done(uint32_t rank, uint64_t sequence) {
 }
 
 bool ControlSegment::all_posted(uint64_t sequence) {
-  if (crowded_) {
+  if (oversubscribed_) {
     // The 32-bit counts wrap; the difference to the target does not.
-    const auto target = static_cast<uint32_t>((sequence / kPosts + 1) * world_);
+    const auto target = static_cast<uint32_t>((sequence / kDescriptors + 1) * world_);
     return static_cast<int32_t>(
-               header_->posts[sequence % kPosts].value.load(std::memory_order_seq_cst) - target) >=
-           0;
+               header_->posts[sequence % kDescriptors].value.load(std::memory_order_seq_cst) -
+               target) >= 0;
   }
   for (uint32_t rank = 0; rank < world_; ++rank) {
     if (!has_posted(rank, sequence)) return false;
@@ -263,7 +265,7 @@ bool ControlSegment::all_posted(uint64_t sequence) {
   return true;
 }
 
-bool ControlSegment::poll_posts(uint64_t sequence, uint32_t turns) {
+bool ControlSegment::poll_descriptors(uint64_t sequence, uint32_t turns) {
   for (uint32_t turn = 0; turn < turns; ++turn) {
     if (all_posted(sequence)) return true;
     relax(turn);
@@ -271,11 +273,11 @@ bool ControlSegment::poll_posts(uint64_t sequence, uint32_t turns) {
   return all_posted(sequence);
 }
 
-void ControlSegment::publish_post(uint32_t rank, uint64_t sequence) {
+void ControlSegment::publish_descriptor(uint32_t rank, uint64_t sequence) {
   post(rank, sequence).sequence.store(sequence + 1, std::memory_order_seq_cst);
-  if (crowded_) {
-    std::atomic<uint32_t>& count = header_->posts[sequence % kPosts].value;
-    const auto target = static_cast<uint32_t>((sequence / kPosts + 1) * world_);
+  if (oversubscribed_) {
+    std::atomic<uint32_t>& count = header_->posts[sequence % kDescriptors].value;
+    const auto target = static_cast<uint32_t>((sequence / kDescriptors + 1) * world_);
     const bool is_last = count.fetch_add(1, std::memory_order_seq_cst) + 1 == target;
     if (is_last && header_->sleepers.load(std::memory_order_seq_cst) != 0) wake(count);
     return;
@@ -293,19 +295,19 @@ static constexpr bool kCanWakeLater = true;
 #endif
 
 void ControlSegment::publish_ahead(uint32_t rank, uint64_t sequence) {
-  if (kCanWakeLater && !crowded_) {
+  if (kCanWakeLater && !oversubscribed_) {
     post(rank, sequence).sequence.store(sequence + 1, std::memory_order_release);
   } else {
-    publish_post(rank, sequence);
+    publish_descriptor(rank, sequence);
   }
 }
 
 bool ControlSegment::poll_published(uint32_t rank, uint64_t sequence, uint32_t turns,
                                     uint64_t eager_bytes) {
-  const bool are_there = poll_posts(sequence, turns);
+  const bool are_there = poll_descriptors(sequence, turns);
   if constexpr (kCanWakeLater) {
-    if (crowded_) return are_there;
-    if (are_there && eager_bytes > sizeof(Post::small)) {
+    if (oversubscribed_) return are_there;
+    if (are_there && eager_bytes > sizeof(OperationDescriptor::small)) {
       // All ranks are done with the operation before, whose eager buffer the next operation reuses,
       // most likely for as many bytes. Prefetching for write moves the lines out of the readers'
       // caches while this operation is computed. 4 KiB of two ranks take 1.20 us instead of 1.40;
@@ -341,27 +343,27 @@ bool ControlSegment::all_done(uint64_t operations) {
 }
 
 bool ControlSegment::has_room(uint64_t sequence) {
-  return sequence < kPosts || all_done(sequence - kPosts + 1);
+  return sequence < kDescriptors || all_done(sequence - kDescriptors + 1);
 }
 
-Status ControlSegment::await_room(uint64_t sequence, Patience& patience) {
+Status ControlSegment::await_room(uint64_t sequence, WaitContext& wait_context) {
   if (has_room(sequence)) return {};
   header_->room_sleepers.fetch_add(1, std::memory_order_seq_cst);
-  const uint64_t needed = sequence - kPosts + 1;
+  const uint64_t needed = sequence - kDescriptors + 1;
   const auto missing = [&](uint32_t rank) {
     return cell(rank).done.load(std::memory_order_seq_cst) < needed;
   };
   Status status = await(
-      header_->room_changes.value, [&] { return has_room(sequence); }, missing, patience);
+      header_->room_changes.value, [&] { return has_room(sequence); }, missing, wait_context);
   header_->room_sleepers.fetch_sub(1, std::memory_order_relaxed);
   return status;
 }
 
-Status ControlSegment::await_posts(uint64_t sequence, Patience& patience) {
+Status ControlSegment::await_descriptors(uint64_t sequence, WaitContext& wait_context) {
   if (all_posted(sequence)) return {};
   return await(
       post_count(sequence), [&] { return all_posted(sequence); },
-      [&](uint32_t rank) { return !has_posted(rank, sequence); }, patience);
+      [&](uint32_t rank) { return !has_posted(rank, sequence); }, wait_context);
 }
 
 // ---- urgent communicators -------------------------------------------------------
@@ -391,7 +393,7 @@ void ControlSegment::await_over(const Deadline& deadline) {
 // ---- barriers -------------------------------------------------------------------
 
 std::atomic<uint32_t>& ControlSegment::step_count(uint64_t step) {
-  return crowded_ ? header_->steps[step % kSteps].value : header_->changes.value;
+  return oversubscribed_ ? header_->steps[step % kSteps].value : header_->changes.value;
 }
 
 bool ControlSegment::has_arrived(uint32_t rank, uint64_t step) {
@@ -400,7 +402,7 @@ bool ControlSegment::has_arrived(uint32_t rank, uint64_t step) {
 
 void ControlSegment::arrive(uint32_t rank, uint64_t step) {
   cell(rank).step.store(step, std::memory_order_seq_cst);
-  if (crowded_) {
+  if (oversubscribed_) {
     std::atomic<uint32_t>& count = header_->steps[step % kSteps].value;
     const auto target = static_cast<uint32_t>((step / kSteps + 1) * world_);
     // Steps count from 1, so slot 0 starts with its second turn.
@@ -413,7 +415,7 @@ void ControlSegment::arrive(uint32_t rank, uint64_t step) {
 }
 
 bool ControlSegment::all_arrived(uint64_t step) {
-  if (crowded_) {
+  if (oversubscribed_) {
     const auto target = static_cast<uint32_t>((step / kSteps + 1) * world_);
     const uint32_t now = header_->steps[step % kSteps].value.load(std::memory_order_seq_cst) +
                          (step % kSteps == 0 ? world_ : 0);
@@ -425,26 +427,26 @@ bool ControlSegment::all_arrived(uint64_t step) {
   return true;
 }
 
-Status ControlSegment::await_step(uint64_t step, Patience& patience) {
+Status ControlSegment::await_step(uint64_t step, WaitContext& wait_context) {
   if (all_arrived(step)) return {};
   return await(
       step_count(step), [&] { return all_arrived(step); },
-      [&](uint32_t rank) { return !has_arrived(rank, step); }, patience);
+      [&](uint32_t rank) { return !has_arrived(rank, step); }, wait_context);
 }
 
 // ---- messages -------------------------------------------------------------------
 
-std::atomic<uint32_t>& ControlSegment::mail_word(uint32_t rank) {
-  return cell(rank).mail_changes;
+std::atomic<uint32_t>& ControlSegment::slot_word(uint32_t rank) {
+  return cell(rank).slot_changes;
 }
 
-void ControlSegment::notify_mail(uint32_t rank) {
-  std::atomic<uint32_t>& word = mail_word(rank);
+void ControlSegment::notify_slot(uint32_t rank) {
+  std::atomic<uint32_t>& word = slot_word(rank);
   word.fetch_add(1, std::memory_order_seq_cst);
   if (header_->sleepers.load(std::memory_order_seq_cst) != 0) wake(word);
 }
 
-Standing& ControlSegment::standing(uint32_t rank) {
+PointToPointProgress& ControlSegment::standing(uint32_t rank) {
   return cell(rank).standing;
 }
 
@@ -497,7 +499,7 @@ void ControlSegment::abort(const Status& status) {
   wake_all(header_->room_changes.value, false);
   for (Counter& count : header_->posts) wake_all(count.value, true);
   for (Counter& count : header_->steps) wake_all(count.value, true);
-  for (uint32_t rank = 0; rank < world_; ++rank) wake_all(mail_word(rank), false);
+  for (uint32_t rank = 0; rank < world_; ++rank) wake_all(slot_word(rank), false);
 }
 
 void ControlSegment::abort_unmapped(const FileDescriptor& file, const Status& status) {
@@ -530,8 +532,8 @@ Status ControlSegment::failure_status() const {
   uint32_t state = header_->failure_state.load(std::memory_order_acquire);
   if (state == 0) return {};
   // The writer of the text takes less than a microsecond, unless it was preempted or killed.
-  const Deadline patience = Deadline::after(Patience::kSliceNs);
-  while (state == 1 && !patience.passed()) {
+  const Deadline wait_context = Deadline::after(WaitContext::kSliceNs);
+  while (state == 1 && !wait_context.passed()) {
     sched_yield();
     state = header_->failure_state.load(std::memory_order_acquire);
   }
@@ -557,7 +559,7 @@ void ControlSegment::leave(uint32_t rank, Absence how) {
   wake(header_->room_changes.value);
   for (Counter& count : header_->posts) wake(count.value);
   for (Counter& count : header_->steps) wake(count.value);
-  for (uint32_t other = 0; other < world_; ++other) notify_mail(other);
+  for (uint32_t other = 0; other < world_; ++other) notify_slot(other);
 }
 
 bool ControlSegment::any_absent() const {
@@ -596,7 +598,7 @@ bool ControlSegment::is_at_rest(uint32_t rank) {
   if (own.busy.load(std::memory_order_acquire) != 0) return false;
   if (own.standing.messages.load(std::memory_order_acquire) != 0) return false;
   uint64_t posted = 0;
-  for (uint64_t place = 0; place < kPosts; ++place) {
+  for (uint64_t place = 0; place < kDescriptors; ++place) {
     posted = std::max(posted, post(rank, place).sequence.load(std::memory_order_acquire));
   }
   return own.done.load(std::memory_order_acquire) == posted;

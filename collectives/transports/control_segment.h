@@ -16,15 +16,15 @@
 #include "collectives/bootstrap/file_descriptor.h"
 #include "collectives/fingerprint.h"
 #include "collectives/selection/selection.h"
-#include "collectives/transports/patience.h"
+#include "collectives/transports/wait_context.h"
 #include "core/deadline.h"
 #include "core/status.h"
 
 namespace keel {
 
 // Remote address of a buffer: |address| in the owner's process; in other processes, |offset| bytes
-// into the shared memory object (device, inode), which the owner's ShareServer hands out.
-struct Place {
+// into the shared memory object (device, inode), which the owner's MemHandleServer hands out.
+struct MemHandle {
   uint64_t address = 0;
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -33,14 +33,14 @@ struct Place {
 
 // Operation descriptor: one rank's call of one operation, written by the rank and read by all
 // peers.
-struct alignas(64) Post {
+struct alignas(64) OperationDescriptor {
   static constexpr uint32_t kSendStaged = 1;  // bits of |flags|
   static constexpr uint32_t kReceiveStaged = 2;
   static constexpr uint32_t kInPlace = 4;
   static constexpr uint32_t kSendAttached = 8;   // |send| is an address in every process
   static constexpr uint32_t kWantsAttach = 16;   // |send| could be one: see transports/attach.h
   static constexpr uint32_t kAttaches = 32;      // the rank reads all peer processes
-  static constexpr uint32_t kSumsOnDevice = 64;  // the rank's side of bridge/device_sum.h
+  static constexpr uint32_t kSumsOnDevice = 64;  // the rank's side of bridge/device_reduction.h
   // The upper 16 bits of |flags| are the number of the rank's call: enough to detect a missing
   // call.
   static constexpr uint32_t kCallShift = 16;
@@ -53,23 +53,23 @@ struct alignas(64) Post {
   int32_t status;
   uint32_t flags;
   uint8_t small[24];
-  Place send;
-  Place receive;
-  Place work;             // scratch for multi-step algorithms, read by peers
+  MemHandle send;
+  MemHandle receive;
+  MemHandle work;         // scratch for multi-step algorithms, read by peers
   uint64_t largest;       // elements of the largest piece that the rank sends or receives
   uint64_t token;         // address of the process's token: see transports/attach.h
   uint32_t memory_epoch;  // increases when objects of earlier addresses may be gone
   // Bandwidth of the copies from the rank's device to the host and back, in GB/s; 0: unknown. An
   // operation uses the values that all ranks published with the operation before.
-  float leg_out;
-  float leg_in;
+  float link_out;
+  float link_in;
   char text[132];  // failure text, when |status| is not KEEL_OK
 };
-static_assert(sizeof(Post) == 320);
+static_assert(sizeof(OperationDescriptor) == 320);
 
 // Point-to-point slot: one message from one rank to another, outside of collectives.
-struct alignas(64) Mail {
-  std::atomic<uint64_t> sequence;   // as in Post, counted per ordered pair of ranks
+struct alignas(64) PointToPointSlot {
+  std::atomic<uint64_t> sequence;   // as in OperationDescriptor, counted per ordered pair of ranks
   std::atomic<uint64_t> available;  // chunks staged by the sender so far
   std::atomic<uint64_t> taken;      // chunks read by the receiver so far
   std::atomic<uint64_t> answered;   // sequence + 1, once the receiver is done
@@ -82,12 +82,12 @@ struct alignas(64) Mail {
   uint64_t wanted_count;  // receiver's count and type, if |answer| is a mismatch
   uint32_t wanted_dtype;
   uint32_t memory_epoch;
-  Place send;
+  MemHandle send;
 };
-static_assert(sizeof(Mail) == 128);
+static_assert(sizeof(PointToPointSlot) == 128);
 
-// Point-to-point progress of one rank, read by the deadlock detection: see standstill.h.
-struct alignas(64) Standing {
+// Point-to-point progress of one rank, read by the deadlock detection: see deadlock.h.
+struct alignas(64) PointToPointProgress {
   std::atomic<uint64_t> version;   // odd while the rank writes here or to its tallies
   std::atomic<uint32_t> messages;  // messages in progress; 0: none
   // The first message in progress.
@@ -98,7 +98,7 @@ struct alignas(64) Standing {
 };
 
 // Total number of messages that a rank has begun with one peer.
-struct Tally {
+struct ProgressCounters {
   std::atomic<uint64_t> sends;
   std::atomic<uint64_t> receives;
 };
@@ -115,16 +115,16 @@ struct Tally {
 // Thread-safe, provided that each rank's own entries are used by one thread.
 class ControlSegment {
  public:
-  static constexpr uint32_t kPosts = 16;  // operations that a rank may be ahead
+  static constexpr uint32_t kDescriptors = 16;  // operations that a rank may be ahead
   // Bytes of eager data per descriptor, and eager buffers per rank. Two buffers suffice: a rank
   // that publishes operation n has seen all descriptors of n - 1, so all ranks are done with n - 2.
   static constexpr uint64_t kEagerBytes = 64 << 10;
   static constexpr uint32_t kEagerPlaces = 2;
-  static constexpr uint32_t kMails = 2;  // messages in flight per pair
+  static constexpr uint32_t kSlots = 2;  // messages in flight per pair
   static constexpr uint32_t kMostRanks = 4096;
 
-  // Creates the memory of a segment for |world| ranks. |crowded|: oversubscribed.
-  static Status create(uint32_t world, bool crowded, FileDescriptor* out_file);
+  // Creates the memory of a segment for |world| ranks. |oversubscribed|: oversubscribed.
+  static Status create(uint32_t world, bool oversubscribed, FileDescriptor* out_file);
   // Maps a segment that some process created; KEEL_INVALID_ARGUMENT if |file| is no segment.
   static Status map(const FileDescriptor& file, std::unique_ptr<ControlSegment>* out_segment);
   ~ControlSegment();
@@ -132,7 +132,7 @@ class ControlSegment {
   ControlSegment& operator=(const ControlSegment&) = delete;
 
   uint32_t world() const { return world_; }
-  bool crowded() const { return crowded_; }
+  bool oversubscribed() const { return oversubscribed_; }
   // Chunk size of the staging pipeline in bytes; rank 0 sets the value before the first barrier.
   uint64_t chunk_bytes() const;
   void set_chunk_bytes(uint64_t bytes);
@@ -141,20 +141,21 @@ class ControlSegment {
   void set_selection(const Selection& selection);
 
   // ---- operations ----
-  Post& post(uint32_t rank, uint64_t sequence) {
-    return posts_[uint64_t{rank} * kPosts + sequence % kPosts];
+  OperationDescriptor& post(uint32_t rank, uint64_t sequence) {
+    return posts_[uint64_t{rank} * kDescriptors + sequence % kDescriptors];
   }
   // Eager data of the descriptor: up to kEagerBytes.
   uint8_t* eager(uint32_t rank, uint64_t sequence) {
     return eager_ + (uint64_t{rank} * kEagerPlaces + sequence % kEagerPlaces) * kEagerBytes;
   }
-  // Whether all ranks are done with operation |sequence| - kPosts, whose slot |sequence| reuses.
+  // Whether all ranks are done with operation |sequence| - kDescriptors, whose slot |sequence|
+  // reuses.
   bool has_room(uint64_t sequence);
-  void publish_post(uint32_t rank, uint64_t sequence);
+  void publish_descriptor(uint32_t rank, uint64_t sequence);
   // Publish in two steps, the time between which hides the transfer of descriptors from core to
   // core. poll_published() returns whether all ranks have published after at most |turns| polls,
-  // between which the thread waits as await_posts() does before parking. |eager_bytes|: eager data
-  // of the descriptor.
+  // between which the thread waits as await_descriptors() does before parking. |eager_bytes|: eager
+  // data of the descriptor.
   void publish_ahead(uint32_t rank, uint64_t sequence);
   bool poll_published(uint32_t rank, uint64_t sequence, uint32_t turns, uint64_t eager_bytes);
   bool all_posted(uint64_t sequence);
@@ -180,18 +181,20 @@ class ControlSegment {
   bool all_arrived(uint64_t step);
 
   // ---- messages ----
-  Mail& mail(uint32_t from, uint32_t to, uint64_t sequence) {
-    return mails_[(uint64_t{from} * world_ + to) * kMails + sequence % kMails];
+  PointToPointSlot& slot(uint32_t from, uint32_t to, uint64_t sequence) {
+    return slots_[(uint64_t{from} * world_ + to) * kSlots + sequence % kSlots];
   }
   // Wakes |rank| after a change of its point-to-point slots.
-  void notify_mail(uint32_t rank);
-  Standing& standing(uint32_t rank);
+  void notify_slot(uint32_t rank);
+  PointToPointProgress& standing(uint32_t rank);
   // Fingerprint of the call that |rank| will publish once its stream reaches the call, for
-  // diagnostics: describe_standings().
+  // diagnostics: describe_progress_of_all().
   void set_held(uint32_t rank, const Fingerprint& print);
   void clear_held(uint32_t rank);
   bool is_held(uint32_t rank, Fingerprint* out_print) const;
-  Tally& tally(uint32_t rank, uint32_t peer) { return tallies_[uint64_t{rank} * world_ + peer]; }
+  ProgressCounters& counters(uint32_t rank, uint32_t peer) {
+    return tallies_[uint64_t{rank} * world_ + peer];
+  }
 
   // ---- counts and offsets of the vector collectives: |world| pairs per rank ----
   uint64_t* layout(uint32_t rank) { return layouts_ + uint64_t{rank} * world_ * 2; }
@@ -199,15 +202,15 @@ class ControlSegment {
   // ---- waiting ----
   // Each call waits until the condition holds, the communicator fails, an awaited rank is absent or
   // the deadline passes. The failure at the deadline names no rank.
-  Status await_room(uint64_t sequence, Patience& patience);
-  Status await_posts(uint64_t sequence, Patience& patience);
-  Status await_step(uint64_t step, Patience& patience);
-  // Waits until |ready|() returns true; evaluated again after each notify_mail(|rank|).
+  Status await_room(uint64_t sequence, WaitContext& wait_context);
+  Status await_descriptors(uint64_t sequence, WaitContext& wait_context);
+  Status await_step(uint64_t step, WaitContext& wait_context);
+  // Waits until |ready|() returns true; evaluated again after each notify_slot(|rank|).
   // |missing|(peer): whether the wait depends on the rank |peer|. |look|() is called now and then
   // while the thread is parked, and may abort.
   template <typename Ready, typename Missing, typename Look>
-  Status await_mail(uint32_t rank, const Ready& ready, const Missing& missing, const Look& look,
-                    Patience& patience);
+  Status await_slot(uint32_t rank, const Ready& ready, const Missing& missing, const Look& look,
+                    WaitContext& wait_context);
   // Whether |rank| has published operation |sequence|, is done with it, or has arrived at |step|.
   bool has_posted(uint32_t rank, uint64_t sequence);
   bool is_done(uint32_t rank, uint64_t sequence);
@@ -217,7 +220,7 @@ class ControlSegment {
   // Records |status| unless a failure is already recorded, and wakes all waiters.
   void abort(const Status& status);
   // The same for a process that could not map |file|. Parked threads notice within
-  // Patience::kSliceNs.
+  // WaitContext::kSliceNs.
   static void abort_unmapped(const FileDescriptor& file, const Status& status);
   // Returns KEEL_OK, or the recorded failure.
   Status failure_status() const;
@@ -258,15 +261,15 @@ class ControlSegment {
   // |missing|(rank): whether |ready| waits for that rank.
   template <typename Ready, typename Missing, typename Look>
   Status await(std::atomic<uint32_t>& word, const Ready& ready, const Missing& missing,
-               const Look& look, Patience& patience);
+               const Look& look, WaitContext& wait_context);
   template <typename Ready, typename Missing>
   Status await(std::atomic<uint32_t>& word, const Ready& ready, const Missing& missing,
-               Patience& patience) {
+               WaitContext& wait_context) {
     return await(
-        word, ready, missing, [] {}, patience);
+        word, ready, missing, [] {}, wait_context);
   }
   // Returns the reason to stop waiting, if any.
-  Status check_waiting(Patience& patience) const;
+  Status check_waiting(WaitContext& wait_context) const;
   // Sleeps while |word| equals |seen|, until wake(|word|), for one slice or until |deadline| at
   // most.
   void park(std::atomic<uint32_t>& word, uint32_t seen, const Deadline& deadline);
@@ -276,11 +279,11 @@ class ControlSegment {
   bool all_done(uint64_t operations);
   std::atomic<uint32_t>& post_count(uint64_t sequence);
   std::atomic<uint32_t>& step_count(uint64_t step);
-  std::atomic<uint32_t>& mail_word(uint32_t rank);
+  std::atomic<uint32_t>& slot_word(uint32_t rank);
   void begin_sleep();
   void end_sleep();
   void relax(uint32_t turn) const;
-  bool poll_posts(uint64_t sequence, uint32_t turns);
+  bool poll_descriptors(uint64_t sequence, uint32_t turns);
   // Wakes the waiters for any flag.
   void wake_sleepers();
   // Whether |missing|(rank) holds for an absent rank.
@@ -292,13 +295,13 @@ class ControlSegment {
   uint64_t bytes_ = 0;
   Header* header_ = nullptr;
   Cell* cells_ = nullptr;
-  Post* posts_ = nullptr;
+  OperationDescriptor* posts_ = nullptr;
   uint8_t* eager_ = nullptr;
-  Mail* mails_ = nullptr;
-  Tally* tallies_ = nullptr;
+  PointToPointSlot* slots_ = nullptr;
+  ProgressCounters* tallies_ = nullptr;
   uint64_t* layouts_ = nullptr;
   uint32_t world_ = 0;
-  bool crowded_ = false;
+  bool oversubscribed_ = false;
   uint32_t spins_ = 0;             // polls before a wait parks
   std::atomic<uint64_t> over_{0};  // operations known to be complete on all ranks
   std::function<std::string(uint32_t)> name_;
@@ -314,21 +317,22 @@ bool ControlSegment::waits_for_absent(const Missing& missing) const {
 
 template <typename Ready, typename Missing, typename Look>
 Status ControlSegment::await(std::atomic<uint32_t>& word, const Ready& ready,
-                             const Missing& missing, const Look& look, Patience& patience) {
-  const uint32_t spins = patience.spins(spins_);
+                             const Missing& missing, const Look& look, WaitContext& wait_context) {
+  const uint32_t spins = wait_context.spins(spins_);
   for (uint32_t turn = 0; turn < spins; ++turn) {
     if (ready()) {
-      patience.note_spins(true);
+      wait_context.note_spins(true);
       return {};
     }
     relax(turn);
   }
-  patience.note_spins(ready());
+  wait_context.note_spins(ready());
   while (true) {
     const uint32_t seen = word.load(std::memory_order_acquire);
     begin_sleep();
     const bool is_ready = ready();
-    if (!is_ready && !failed() && !waits_for_absent(missing)) park(word, seen, patience.deadline());
+    if (!is_ready && !failed() && !waits_for_absent(missing))
+      park(word, seen, wait_context.deadline());
     end_sleep();
     if (is_ready) return {};
     // Operations that a rank finished before it left or died still count.
@@ -339,16 +343,16 @@ Status ControlSegment::await(std::atomic<uint32_t>& word, const Ready& ready,
       if (missing(rank)) abort(absence_status(rank));
     }
     look();
-    const Status status = check_waiting(patience);
+    const Status status = check_waiting(wait_context);
     if (ready()) return {};
     if (!status.ok()) return status;
   }
 }
 
 template <typename Ready, typename Missing, typename Look>
-Status ControlSegment::await_mail(uint32_t rank, const Ready& ready, const Missing& missing,
-                                  const Look& look, Patience& patience) {
-  return await(mail_word(rank), ready, missing, look, patience);
+Status ControlSegment::await_slot(uint32_t rank, const Ready& ready, const Missing& missing,
+                                  const Look& look, WaitContext& wait_context) {
+  return await(slot_word(rank), ready, missing, look, wait_context);
 }
 
 }  // namespace keel

@@ -54,8 +54,9 @@ PeerMapping::~PeerMapping() {
   munmap(const_cast<char*>(data_), size_);
 }
 
-Status PeerMemory::map(const ProcessToken& owner, const Place& place, const ControlSegment& segment,
-                       Patience& patience, std::shared_ptr<PeerMapping>* out_mapping) {
+Status PeerMemory::map(const ProcessToken& owner, const MemHandle& place,
+                       const ControlSegment& segment, WaitContext& wait_context,
+                       std::shared_ptr<PeerMapping>* out_mapping) {
   const auto key = std::make_pair(owner, std::make_pair(place.device, place.inode));
   {
     std::lock_guard lock(mutex_);
@@ -66,9 +67,9 @@ Status PeerMemory::map(const ProcessToken& owner, const Place& place, const Cont
     }
   }
   FileDescriptor file;
-  const auto is_given_up = [&] { return patience.cancelled() || segment.failed(); };
-  KEEL_RETURN_IF_ERROR(
-      fetch_object(owner, {place.device, place.inode}, patience.deadline(), is_given_up, &file));
+  const auto is_given_up = [&] { return wait_context.cancelled() || segment.failed(); };
+  KEEL_RETURN_IF_ERROR(fetch_object(owner, {place.device, place.inode}, wait_context.deadline(),
+                                    is_given_up, &file));
   std::shared_ptr<PeerMapping> mapping;
   KEEL_RETURN_IF_ERROR(PeerMapping::map(file, &mapping));
   std::lock_guard lock(mutex_);
@@ -82,9 +83,10 @@ void PeerMemory::forget(const ProcessToken& owner) {
   std::erase_if(mappings_, [&](const auto& entry) { return entry.first.first == owner; });
 }
 
-Status PeerView::resolve(PeerMemory& memory, const ProcessToken& owner, bool same_process,
-                         const Place& place, uint32_t epoch, uint64_t offset, uint64_t size,
-                         const ControlSegment& segment, Patience& patience, const char** out_data) {
+Status RemoteMappingCache::resolve(PeerMemory& memory, const ProcessToken& owner, bool same_process,
+                                   const MemHandle& place, uint32_t epoch, uint64_t offset,
+                                   uint64_t size, const ControlSegment& segment,
+                                   WaitContext& wait_context, const char** out_data) {
   if (same_process) {
     *out_data = reinterpret_cast<const char*>(place.address) + offset;
     return {};
@@ -101,7 +103,7 @@ Status PeerView::resolve(PeerMemory& memory, const ProcessToken& owner, bool sam
   if (found == nullptr) {
     if (place.inode == 0) return failure(KEEL_RANK_FAILED, "its buffer cannot be reached");
     std::shared_ptr<PeerMapping> mapping;
-    KEEL_RETURN_IF_ERROR(memory.map(owner, place, segment, patience, &mapping));
+    KEEL_RETURN_IF_ERROR(memory.map(owner, place, segment, wait_context, &mapping));
     if (seen_.size() == kMostSeen) seen_.erase(seen_.begin());
     seen_.push_back({place.device, place.inode, std::move(mapping)});
     found = &seen_.back();

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/bootstrap/share_server.h"
+#include "collectives/bootstrap/mem_handle_server.h"
 #include "collectives/transports/control_segment.h"
 #include "core/deadline.h"
 #include "core/status.h"
@@ -41,8 +41,8 @@ class PeerMemory {
  public:
   // Returns the mapping of |place|'s object of the process |owner|; fetches and maps an object
   // once. KEEL_ABORTED once |segment|'s communicator has failed.
-  Status map(const ProcessToken& owner, const Place& place, const ControlSegment& segment,
-             Patience& patience, std::shared_ptr<PeerMapping>* out_mapping);
+  Status map(const ProcessToken& owner, const MemHandle& place, const ControlSegment& segment,
+             WaitContext& wait_context, std::shared_ptr<PeerMapping>* out_mapping);
   // Drops the mappings of |owner|, whose objects may be gone.
   void forget(const ProcessToken& owner);
 
@@ -53,12 +53,12 @@ class PeerMemory {
 };
 
 // A rank's cache of the objects last used of one peer rank. For one thread.
-class PeerView {
+class RemoteMappingCache {
  public:
   // Returns in |*out_data| the address in this process of |size| bytes at |offset| from |place|.
   Status resolve(PeerMemory& memory, const ProcessToken& owner, bool same_process,
-                 const Place& place, uint32_t epoch, uint64_t offset, uint64_t size,
-                 const ControlSegment& segment, Patience& patience, const char** out_data);
+                 const MemHandle& place, uint32_t epoch, uint64_t offset, uint64_t size,
+                 const ControlSegment& segment, WaitContext& wait_context, const char** out_data);
 
  private:
   struct Seen {

@@ -16,7 +16,7 @@ struct Import {
 
 keel_status info(keel_plugin_instance* instance, uint32_t ordinal, keel_device_info* out_info) {
   const keel_status status = keel::faulty::plain_tables().device.info(instance, ordinal, out_info);
-  out_info->claims |= KEEL_CLAIM_EXPORT;
+  out_info->capabilities |= KEEL_CAPABILITY_EXPORT;
   return status;
 }
 

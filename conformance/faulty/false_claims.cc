@@ -6,8 +6,8 @@ namespace {
 
 keel_status info(keel_plugin_instance* instance, uint32_t ordinal, keel_device_info* out_info) {
   const keel_status status = keel::faulty::plain_tables().device.info(instance, ordinal, out_info);
-  out_info->claims |=
-      KEEL_CLAIM_MANAGED | KEEL_CLAIM_HOST_REGISTER | KEEL_CLAIM_KERNELS | KEEL_CLAIM_EXPORT;
+  out_info->capabilities |= KEEL_CAPABILITY_MANAGED | KEEL_CAPABILITY_HOST_REGISTER |
+                            KEEL_CAPABILITY_KERNELS | KEEL_CAPABILITY_EXPORT;
   return status;
 }
 

@@ -17,10 +17,12 @@ namespace kit = keel::kit;
 
 keel_status info(keel_plugin_instance* instance, uint32_t ordinal, keel_device_info* out_info) {
   const keel_status status = plain_tables().device.info(instance, ordinal, out_info);
-  constexpr size_t kClaimsEnd = offsetof(keel_device_info, claims) + sizeof(out_info->claims);
+  constexpr size_t kClaimsEnd =
+      offsetof(keel_device_info, capabilities) + sizeof(out_info->capabilities);
   if (status == KEEL_OK && out_info->header.size >= kClaimsEnd) {
-    out_info->claims |= KEEL_CLAIM_MANAGED | KEEL_CLAIM_HOST_REGISTER | KEEL_CLAIM_HOST_ALIAS |
-                        KEEL_CLAIM_NATIVE_GATE | KEEL_CLAIM_STREAM_ALLOC;
+    out_info->capabilities |= KEEL_CAPABILITY_MANAGED | KEEL_CAPABILITY_HOST_REGISTER |
+                              KEEL_CAPABILITY_HOST_ALIAS | KEEL_CAPABILITY_NATIVE_GATE |
+                              KEEL_CAPABILITY_STREAM_ALLOC;
   }
   return status;
 }

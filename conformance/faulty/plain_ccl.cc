@@ -179,9 +179,9 @@ keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
   const keel_status status = tables_of_two().device.info(instance, ordinal, out_info);
   // A caller built before the |claims| member existed passes a shorter struct.
   constexpr uint32_t kWithClaims =
-      offsetof(keel_device_info, claims) + sizeof(keel_device_info::claims);
+      offsetof(keel_device_info, capabilities) + sizeof(keel_device_info::capabilities);
   if (status == KEEL_OK && out_info->header.size >= kWithClaims) {
-    out_info->claims |= KEEL_CLAIM_CCL;
+    out_info->capabilities |= KEEL_CAPABILITY_CCL;
   }
   return status;
 }

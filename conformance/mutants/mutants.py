@@ -32,7 +32,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-KINDS = ["operators", "kernels", "collectives", "copies", "streams", "claims", "errors", "memory",
+KINDS = ["operators", "kernels", "collectives", "copies", "streams", "capabilities", "errors", "memory",
          "time"]
 LEVELS = ["null", "core", "async", "memory", "ops", "kernels", "collectives", "multi_device"]
 MEMBERS = {"id", "file", "before", "after", "level", "kind", "why", "filter", "lawful", "missed"}
@@ -41,7 +41,7 @@ BAD = ("fail", "crash", "timeout")
 # every case hang is not waited for to the end.
 RUN_SECONDS = 300
 # How long a run goes on for a case that fails by a check, after one that crashed or hung.
-PATIENCE_SECONDS = 60
+TEST_TIMEOUT_SECONDS = 60
 BUILD_SECONDS = 900
 
 
@@ -243,7 +243,7 @@ class Lane:
                 if cases and first is None:
                     first = time.monotonic()
             if (time.monotonic() - began > RUN_SECONDS or
-                    (first is not None and time.monotonic() - first > PATIENCE_SECONDS)):
+                    (first is not None and time.monotonic() - first > TEST_TIMEOUT_SECONDS)):
                 break
         is_over = process.poll() is not None
         if not is_over:

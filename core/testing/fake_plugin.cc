@@ -193,7 +193,7 @@ keel_status device_info(keel_plugin_instance* handle, uint32_t ordinal,
   out_info->alignment = 64;
   out_info->memory_bytes = instance.setting("memory");
   out_info->max_alloc_bytes = instance.setting("max_alloc");
-  out_info->claims = KEEL_CLAIM_ASYNC | KEEL_CLAIM_TIMING;
+  out_info->capabilities = KEEL_CAPABILITY_ASYNC | KEEL_CAPABILITY_TIMING;
   if (const auto bus = static_cast<unsigned>(instance.setting("pci_bus")); bus != 0) {
     std::snprintf(out_info->pci_address, sizeof(out_info->pci_address),
                   instance.setting("pci_style") == 0 ? "0000:%02x:00.0" : "%02X:00.0",
@@ -210,15 +210,15 @@ keel_status device_info(keel_plugin_instance* handle, uint32_t ordinal,
     std::memset(out_info->driver, 'd', sizeof(out_info->driver));
   }
   const auto claim = [&](const char* without, uint64_t bits) {
-    if (instance.setting(without) == 0) out_info->claims |= bits;
+    if (instance.setting(without) == 0) out_info->capabilities |= bits;
   };
-  claim("no_notify", KEEL_CLAIM_NOTIFY);
-  claim("no_alias", KEEL_CLAIM_HOST_ALIAS);
-  claim("no_fill", KEEL_CLAIM_FILL);
-  claim("no_pinned", KEEL_CLAIM_PINNED);
-  claim("no_pageable", KEEL_CLAIM_PAGEABLE_ASYNC);
-  claim("no_peer", KEEL_CLAIM_PEER_COPY);
-  claim("no_kernels", KEEL_CLAIM_KERNELS);
+  claim("no_notify", KEEL_CAPABILITY_NOTIFY);
+  claim("no_alias", KEEL_CAPABILITY_HOST_ALIAS);
+  claim("no_fill", KEEL_CAPABILITY_FILL);
+  claim("no_pinned", KEEL_CAPABILITY_PINNED);
+  claim("no_pageable", KEEL_CAPABILITY_PAGEABLE_ASYNC);
+  claim("no_peer", KEEL_CAPABILITY_PEER_COPY);
+  claim("no_kernels", KEEL_CAPABILITY_KERNELS);
   return KEEL_OK;
 }
 

@@ -86,7 +86,7 @@ FakePause::~FakePause() {
 void KeelTest::SetUp() {
   auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   options.backends = "";
-  options.default_timeout_ns = kPatience;
+  options.default_timeout_ns = kTestTimeout;
   options.validate = validate_ ? 1 : 0;
   ASSERT_KEEL_OK(keel_init(&options));
   std::string text;
@@ -131,7 +131,7 @@ void* KeelTest::alloc_filled(keel_device device, const std::vector<uint32_t>& va
   const keel_stream stream = new_stream(device);
   EXPECT_KEEL_OK(keel_copy(stream, device, pointer, KEEL_HOST, values.data(),
                            values.size() * sizeof(uint32_t)));
-  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_KEEL_OK(keel_stream_destroy(stream));
   return pointer;
 }
@@ -141,7 +141,7 @@ std::vector<uint32_t> KeelTest::read(keel_device device, const void* pointer, si
   const keel_stream stream = new_stream(device);
   EXPECT_KEEL_OK(
       keel_copy(stream, KEEL_HOST, values.data(), device, pointer, count * sizeof(uint32_t)));
-  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_KEEL_OK(keel_stream_destroy(stream));
   return values;
 }

@@ -17,7 +17,7 @@ namespace keel::testing {
 
 constexpr int64_t kSecond = 1'000'000'000;
 // Long enough for any loaded machine; only a hang takes as long.
-constexpr int64_t kPatience = 60 * kSecond;
+constexpr int64_t kTestTimeout = 60 * kSecond;
 
 using Settings = std::map<std::string, std::string>;
 

@@ -22,8 +22,9 @@ keel_status device_info(keel_plugin_instance*, uint32_t, keel_device_info* out_i
   out_info->type = KEEL_DEVICE_OTHER;
   out_info->numa_node = -1;
   out_info->alignment = 64;
-  out_info->claims = KEEL_CLAIM_PINNED | KEEL_CLAIM_ASYNC | KEEL_CLAIM_NOTIFY | KEEL_CLAIM_KERNELS |
-                     KEEL_CLAIM_OPS | KEEL_CLAIM_FILL | KEEL_CLAIM_PAGEABLE_ASYNC;
+  out_info->capabilities = KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_ASYNC | KEEL_CAPABILITY_NOTIFY |
+                           KEEL_CAPABILITY_KERNELS | KEEL_CAPABILITY_OPS | KEEL_CAPABILITY_FILL |
+                           KEEL_CAPABILITY_PAGEABLE_ASYNC;
   return KEEL_OK;
 }
 

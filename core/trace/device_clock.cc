@@ -18,15 +18,15 @@ constexpr int64_t kRetryNs = 20'000'000;
 // A wider measurement means that the device was busy; it is used only if no better measurement is
 // known, or the known one is old.
 constexpr int64_t kNarrowNs = 200'000;
-constexpr int64_t kPatienceNs = 5'000'000;
+constexpr int64_t kTestTimeoutNs = 5'000'000;
 
-// Returns whether the plugin reports |record| done within |patience_ns|. Does not settle the
+// Returns whether the plugin reports |record| done within |timeout_ns|. Does not settle the
 // record: a failure concerns the owners of the work.
-bool wait_native(const EventRecord& record, int64_t patience_ns) {
+bool wait_native(const EventRecord& record, int64_t timeout_ns) {
   const keel_stream_table* table = record.device().stream_table();
-  const Deadline deadline = Deadline::after(patience_ns);
+  const Deadline deadline = Deadline::after(timeout_ns);
   if (KEEL_HAS(keel_stream_table, table, event_wait)) {
-    return table->event_wait(record.native(), patience_ns) == KEEL_OK;
+    return table->event_wait(record.native(), timeout_ns) == KEEL_OK;
   }
   // A plugin without event_wait must be polled. A notification would arrive on another thread, and
   // later than the 10 us between two polls.
@@ -41,11 +41,11 @@ bool wait_native(const EventRecord& record, int64_t patience_ns) {
 
 DeviceClock::~DeviceClock() {
   anchor_ = {};
-  if (stream_) stream_->close(Deadline::after(kPatienceNs)).ok();
+  if (stream_) stream_->close(Deadline::after(kTestTimeoutNs)).ok();
 }
 
 bool DeviceClock::measure(Anchor* out_anchor) {
-  if (!device_.claims(KEEL_CLAIM_TIMING) || device_.is_lost() ||
+  if (!device_.has(KEEL_CAPABILITY_TIMING) || device_.is_lost() ||
       !KEEL_HAS(keel_stream_table, device_.stream_table(), event_elapsed) ||
       (!stream_ && !Stream::create(device_, /*priority=*/0, &stream_, /*internal=*/true).ok())) {
     unusable_ = true;
@@ -58,7 +58,7 @@ bool DeviceClock::measure(Anchor* out_anchor) {
       unusable_ = true;
       return false;
     }
-    if (!wait_native(*anchor.record, kPatienceNs)) return out_anchor->record.get() != nullptr;
+    if (!wait_native(*anchor.record, kTestTimeoutNs)) return out_anchor->record.get() != nullptr;
     const int64_t after = host_now_ns();
     anchor.width_ns = after - before;
     anchor.host_ns = before + anchor.width_ns / 2;

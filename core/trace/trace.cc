@@ -42,7 +42,7 @@ TraceItem item_of(TraceItem::Kind kind, const Stream& stream) {
 }
 
 bool is_timed(const Device& device) {
-  return device.claims(KEEL_CLAIM_TIMING) &&
+  return device.has(KEEL_CAPABILITY_TIMING) &&
          KEEL_HAS(keel_stream_table, device.stream_table(), event_elapsed);
 }
 

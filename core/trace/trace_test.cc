@@ -121,7 +121,7 @@ TEST_P(TraceTest, HasASliceAnOperationAndAnArrowAWait) {
   const keel_event event = record(first);
   ASSERT_KEEL_OK(keel_stream_wait_event(second, event));
   ASSERT_KEEL_OK(keel_copy(second, KEEL_HOST, words.data(), device_, memory, 4096));
-  ASSERT_KEEL_OK(keel_stream_synchronize(second, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(second, kTestTimeout));
   ASSERT_KEEL_OK(keel_trace_stop());
   EXPECT_EQ(words, std::vector<uint32_t>(1024, 7));
 
@@ -165,7 +165,7 @@ TEST_P(TraceTest, ArrowsChainThroughStreamsWithoutWork) {
   ASSERT_KEEL_OK(fill(streams[0], memory, 1, 16));
   ASSERT_KEEL_OK(keel_stream_wait_event(streams[1], record(streams[0])));
   ASSERT_KEEL_OK(keel_stream_wait_event(streams[2], record(streams[1])));
-  ASSERT_KEEL_OK(keel_stream_synchronize(streams[2], kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(streams[2], kTestTimeout));
   ASSERT_KEEL_OK(keel_trace_stop());
   const json trace = read_trace();
   expect_in_order(trace);
@@ -183,7 +183,7 @@ TEST_P(TraceTest, ShowsWhatAGateHolds) {
   ASSERT_KEEL_OK(fill(stream, memory, 1, 16));
   EXPECT_EQ(keel_stream_synchronize(stream, 1'000'000), KEEL_TIMED_OUT);
   ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   ASSERT_KEEL_OK(keel_trace_stop());
   const json trace = read_trace();
   expect_in_order(trace);
@@ -215,8 +215,8 @@ TEST_P(TraceTest, HasAllThatManyThreadsDo) {
         if (i % 10 != 0) continue;
         EXPECT_KEEL_OK(keel_stream_wait_event(shared, record(own)));
       }
-      EXPECT_KEEL_OK(keel_stream_synchronize(own, kPatience));
-      EXPECT_KEEL_OK(keel_stream_synchronize(shared, kPatience));
+      EXPECT_KEEL_OK(keel_stream_synchronize(own, kTestTimeout));
+      EXPECT_KEEL_OK(keel_stream_synchronize(shared, kTestTimeout));
       EXPECT_KEEL_OK(keel_stream_destroy(own));
     });
   }
@@ -239,7 +239,7 @@ TEST_P(TraceTest, StartsAndStopsInMidStream) {
       const keel_stream stream = new_stream(device_);
       while (!stopping.load()) {
         EXPECT_KEEL_OK(fill(stream, static_cast<char*>(memory) + 64 * t, 1, 16));
-        EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+        EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
       }
       EXPECT_KEEL_OK(keel_stream_destroy(stream));
     });
@@ -324,7 +324,7 @@ TEST_P(TraceTest, AFullDiskHarmsNothingElse) {
   const keel_stream stream = new_stream(device_);
   ASSERT_KEEL_OK(keel_trace_start("/dev/full"));
   for (int i = 0; i < 1000; ++i) ASSERT_KEEL_OK(fill(stream, memory, 5, 16));
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_EQ(keel_trace_stop(), KEEL_DATA_LOSS);
   EXPECT_NE(std::string(keel_last_error()).find("/dev/full"), std::string::npos);
   EXPECT_EQ(read(device_, memory, 16), std::vector<uint32_t>(16, 5));
@@ -348,7 +348,7 @@ TEST_P(TraceTest, ADiskThatFillsMidwayLeavesAValidFile) {
   const auto written = [&] { return fs::file_size(path_) > 0; };
   while (!written()) std::this_thread::yield();
   for (int i = 0; i < 2000; ++i) ASSERT_KEEL_OK(fill(stream, memory, 5, 16));
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_EQ(keel_trace_stop(), KEEL_DATA_LOSS);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_LE(fs::file_size(path_), 20'000u);
@@ -368,7 +368,7 @@ TEST_P(TraceTest, AForkedChildLeavesItAlone) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   ASSERT_KEEL_OK(fill(stream, memory, 6, 16));
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   ASSERT_KEEL_OK(keel_trace_stop());
   expect_in_order(read_trace());
 }
@@ -439,7 +439,7 @@ TEST_P(SlowTraceTest, CountsWhatItDrops) {
     const FakePause pause;
     for (int i = 0; i < 40'000; ++i) ASSERT_KEEL_OK(fill(stream, memory, 5, 16));
   }
-  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   EXPECT_EQ(keel_trace_stop(), KEEL_DATA_LOSS);
   const json trace = read_trace();
   expect_in_order(trace);
@@ -473,7 +473,7 @@ TEST_P(CollectiveTraceTest, CountsBridgedBytes) {
         keel_all_reduce(comms[rank], memory, memory, kCount, KEEL_INT32, KEEL_SUM, streams.back()));
   }
   for (const keel_stream stream : streams) {
-    ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
   }
   ASSERT_KEEL_OK(keel_trace_stop());
   for (const keel_comm comm : comms) ASSERT_KEEL_OK(keel_comm_destroy(comm));

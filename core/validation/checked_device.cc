@@ -19,52 +19,52 @@ struct ClaimedSlots {
 };
 #define KEEL_SLOT(table, slot) KEEL_HAS(keel_##table##_table, plugin.table, slot)
 constexpr ClaimedSlots kClaimedSlots[] = {
-    {KEEL_CLAIM_HOST_REGISTER, "KEEL_CLAIM_HOST_REGISTER",
+    {KEEL_CAPABILITY_HOST_REGISTER, "KEEL_CAPABILITY_HOST_REGISTER",
      [](const keel_plugin& plugin) {
        return KEEL_SLOT(memory, host_register) && KEEL_SLOT(memory, host_unregister);
      }},
-    {KEEL_CLAIM_HOST_ALIAS, "KEEL_CLAIM_HOST_ALIAS",
+    {KEEL_CAPABILITY_HOST_ALIAS, "KEEL_CAPABILITY_HOST_ALIAS",
      [](const keel_plugin& plugin) { return KEEL_SLOT(memory, host_alias); }},
-    {KEEL_CLAIM_EXPORT, "KEEL_CLAIM_EXPORT",
+    {KEEL_CAPABILITY_EXPORT, "KEEL_CAPABILITY_EXPORT",
      [](const keel_plugin& plugin) {
        return KEEL_SLOT(memory, export_memory) && KEEL_SLOT(memory, import_memory) &&
               KEEL_SLOT(memory, close_import);
      }},
-    {KEEL_CLAIM_PEER_COPY, "KEEL_CLAIM_PEER_COPY",
+    {KEEL_CAPABILITY_PEER_COPY, "KEEL_CAPABILITY_PEER_COPY",
      [](const keel_plugin& plugin) { return KEEL_SLOT(stream, copy_peer); }},
-    {KEEL_CLAIM_TIMING, "KEEL_CLAIM_TIMING",
+    {KEEL_CAPABILITY_TIMING, "KEEL_CAPABILITY_TIMING",
      [](const keel_plugin& plugin) { return KEEL_SLOT(stream, event_elapsed); }},
-    {KEEL_CLAIM_NOTIFY, "KEEL_CLAIM_NOTIFY",
+    {KEEL_CAPABILITY_NOTIFY, "KEEL_CAPABILITY_NOTIFY",
      [](const keel_plugin& plugin) { return KEEL_SLOT(stream, event_notify); }},
-    {KEEL_CLAIM_NATIVE_GATE, "KEEL_CLAIM_NATIVE_GATE",
+    {KEEL_CAPABILITY_NATIVE_GATE, "KEEL_CAPABILITY_NATIVE_GATE",
      [](const keel_plugin& plugin) {
        return KEEL_SLOT(stream, gate_create) && KEEL_SLOT(stream, gate_destroy) &&
               KEEL_SLOT(stream, gate_open) && KEEL_SLOT(stream, stream_wait_gate);
      }},
-    {KEEL_CLAIM_STREAM_ALLOC, "KEEL_CLAIM_STREAM_ALLOC",
+    {KEEL_CAPABILITY_STREAM_ALLOC, "KEEL_CAPABILITY_STREAM_ALLOC",
      [](const keel_plugin& plugin) {
        return KEEL_SLOT(memory, alloc_on_stream) && KEEL_SLOT(memory, free_on_stream);
      }},
-    {KEEL_CLAIM_KERNELS, "KEEL_CLAIM_KERNELS",
+    {KEEL_CAPABILITY_KERNELS, "KEEL_CAPABILITY_KERNELS",
      [](const keel_plugin& plugin) {
        return KEEL_SLOT(kernel, load) && KEEL_SLOT(kernel, unload) && KEEL_SLOT(kernel, find) &&
               KEEL_SLOT(kernel, launch);
      }},
-    {KEEL_CLAIM_OPS, "KEEL_CLAIM_OPS",
+    {KEEL_CAPABILITY_OPS, "KEEL_CAPABILITY_OPS",
      [](const keel_plugin& plugin) { return KEEL_SLOT(op, query) && KEEL_SLOT(op, run); }},
-    {KEEL_CLAIM_CCL, "KEEL_CLAIM_CCL",
+    {KEEL_CAPABILITY_CCL, "KEEL_CAPABILITY_CCL",
      [](const keel_plugin& plugin) {
        return KEEL_SLOT(ccl, capability) && KEEL_SLOT(ccl, unique_id) &&
               KEEL_SLOT(ccl, init_rank) && KEEL_SLOT(ccl, destroy) && KEEL_SLOT(ccl, run) &&
               KEEL_SLOT(ccl, info);
      }},
-    {KEEL_CLAIM_MEMORY_INFO, "KEEL_CLAIM_MEMORY_INFO",
+    {KEEL_CAPABILITY_MEMORY_INFO, "KEEL_CAPABILITY_MEMORY_INFO",
      [](const keel_plugin& plugin) { return KEEL_SLOT(device, memory_info); }},
-    {KEEL_CLAIM_FILL, "KEEL_CLAIM_FILL",
+    {KEEL_CAPABILITY_FILL, "KEEL_CAPABILITY_FILL",
      [](const keel_plugin& plugin) { return KEEL_SLOT(stream, fill); }},
 };
 #undef KEEL_SLOT
-constexpr uint64_t kKnownClaims = (uint64_t{KEEL_CLAIM_PAGEABLE_ASYNC} << 1) - 1;
+constexpr uint64_t kKnownClaims = (uint64_t{KEEL_CAPABILITY_PAGEABLE_ASYNC} << 1) - 1;
 
 template <size_t kSize>
 void check_text(Call& call, char (&text)[kSize], const char* name) {
@@ -82,11 +82,11 @@ void check_info(Call& call, const keel_plugin& plugin, keel_device_info& info) {
   if (info.type < KEEL_DEVICE_CPU || info.type > KEEL_DEVICE_OTHER) {
     call.lie("out_info->type {} is no type of device", info.type);
   }
-  if ((info.claims & ~kKnownClaims) != 0) {
-    call.lie("out_info->claims has unknown bits {:#x}", info.claims & ~kKnownClaims);
+  if ((info.capabilities & ~kKnownClaims) != 0) {
+    call.lie("out_info->capabilities has unknown bits {:#x}", info.capabilities & ~kKnownClaims);
   }
   for (const ClaimedSlots& claimed : kClaimedSlots) {
-    if ((info.claims & claimed.claim) != 0 && !claimed.present(plugin)) {
+    if ((info.capabilities & claimed.claim) != 0 && !claimed.present(plugin)) {
       call.lie("claims {} without the slots for it", claimed.name);
     }
   }

@@ -26,10 +26,11 @@ class CheckedDevice : public CheckedTest {
 };
 
 TEST_F(CheckedDevice, InfoThatLies) {
-  EXPECT_TRUE(info_problem([](keel_device_info* info) { info->claims |= KEEL_CLAIM_CCL; },
-                           "claims KEEL_CLAIM_CCL without the slots for it"));
-  EXPECT_TRUE(info_problem([](keel_device_info* info) { info->claims |= uint64_t{1} << 40; },
-                           "out_info->claims has unknown bits 0x10000000000"));
+  EXPECT_TRUE(
+      info_problem([](keel_device_info* info) { info->capabilities |= KEEL_CAPABILITY_CCL; },
+                   "claims KEEL_CAPABILITY_CCL without the slots for it"));
+  EXPECT_TRUE(info_problem([](keel_device_info* info) { info->capabilities |= uint64_t{1} << 40; },
+                           "out_info->capabilities has unknown bits 0x10000000000"));
   EXPECT_TRUE(info_problem([](keel_device_info* info) { info->type = 77; },
                            "out_info->type 77 is no type of device"));
   EXPECT_TRUE(info_problem([](keel_device_info* info) { info->header.size = 8; },

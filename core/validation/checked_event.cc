@@ -78,8 +78,8 @@ keel_status create(keel_plugin_device* handle, uint32_t flags, keel_plugin_event
   if (!call.find(handle, &device) || !call.check(out_event != nullptr, "out_event is NULL") ||
       !call.check((flags & ~uint32_t{KEEL_EVENT_TIMING}) == 0, "flags {:#x} are not KEEL_EVENT_*",
                   flags) ||
-      !call.check_slot((flags & KEEL_EVENT_TIMING) == 0 || device->claims(KEEL_CLAIM_TIMING),
-                       "KEEL_CLAIM_TIMING")) {
+      !call.check_slot((flags & KEEL_EVENT_TIMING) == 0 || device->has(KEEL_CAPABILITY_TIMING),
+                       "KEEL_CAPABILITY_TIMING")) {
     return call.refused();
   }
   keel_plugin_event* native = nullptr;
@@ -192,7 +192,7 @@ keel_status notify(keel_plugin_event* handle, keel_notify_fn fn, void* user) {
   BeforeEvent before;
   if (!call.find(handle, &event) || !look_at(call, *event, "event", &before) ||
       !call.check(fn != nullptr, "fn is NULL") ||
-      !call.check_slot(event->device->claims(KEEL_CLAIM_NOTIFY), "KEEL_CLAIM_NOTIFY")) {
+      !call.check_slot(event->device->has(KEEL_CAPABILITY_NOTIFY), "KEEL_CAPABILITY_NOTIFY")) {
     return call.refused();
   }
   auto notification = std::make_shared<Notification>();
@@ -283,7 +283,7 @@ keel_status gate_create(keel_plugin_device* handle, keel_plugin_gate** out_gate)
   Call call("stream.gate_create", handle, out_gate);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(out_gate != nullptr, "out_gate is NULL") ||
-      !call.check_slot(device->claims(KEEL_CLAIM_NATIVE_GATE), "KEEL_CLAIM_NATIVE_GATE")) {
+      !call.check_slot(device->has(KEEL_CAPABILITY_NATIVE_GATE), "KEEL_CAPABILITY_NATIVE_GATE")) {
     return call.refused();
   }
   keel_plugin_gate* native = nullptr;

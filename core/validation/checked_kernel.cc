@@ -15,7 +15,7 @@ keel_status load(keel_plugin_device* handle, keel_binary_format format, const vo
   Call call("kernel.load", handle, format, data, size, out_module);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(out_module != nullptr, "out_module is NULL") ||
-      !call.check_slot(device->claims(KEEL_CLAIM_KERNELS), "KEEL_CLAIM_KERNELS") ||
+      !call.check_slot(device->has(KEEL_CAPABILITY_KERNELS), "KEEL_CAPABILITY_KERNELS") ||
       !call.check(format >= KEEL_BINARY_SPIRV && format <= KEEL_BINARY_VENDOR,
                   "format {} is no format of binaries", format) ||
       !call.check(data != nullptr, "data is NULL") || !call.check(size != 0, "size is 0")) {

@@ -40,10 +40,10 @@ keel_status alloc(keel_plugin_device* handle, keel_memory_kind kind, uint64_t si
   if (!call.find(handle, &device) || !call.check(size != 0, "size is 0") ||
       !call.check(out_pointer != nullptr, "out_pointer is NULL") ||
       !call.check(kind <= KEEL_MEMORY_MANAGED, "kind {} is no kind of memory", kind) ||
-      !call.check_slot(kind != KEEL_MEMORY_PINNED || device->claims(KEEL_CLAIM_PINNED),
-                       "KEEL_CLAIM_PINNED") ||
-      !call.check_slot(kind != KEEL_MEMORY_MANAGED || device->claims(KEEL_CLAIM_MANAGED),
-                       "KEEL_CLAIM_MANAGED") ||
+      !call.check_slot(kind != KEEL_MEMORY_PINNED || device->has(KEEL_CAPABILITY_PINNED),
+                       "KEEL_CAPABILITY_PINNED") ||
+      !call.check_slot(kind != KEEL_MEMORY_MANAGED || device->has(KEEL_CAPABILITY_MANAGED),
+                       "KEEL_CAPABILITY_MANAGED") ||
       !call.check((usage & ~kKnownUsage) == 0, "usage {:#x} is not KEEL_USAGE_*", usage)) {
     return call.refused();
   }
@@ -109,8 +109,8 @@ keel_status alloc_on_stream(keel_plugin_stream* handle, uint64_t size, void** ou
   Enqueue enqueue(call, handle);
   if (!enqueue.ok() || !call.check(size != 0, "size is 0") ||
       !call.check(out_pointer != nullptr, "out_pointer is NULL") ||
-      !call.check_slot(enqueue.device().claims(KEEL_CLAIM_STREAM_ALLOC),
-                       "KEEL_CLAIM_STREAM_ALLOC")) {
+      !call.check_slot(enqueue.device().has(KEEL_CAPABILITY_STREAM_ALLOC),
+                       "KEEL_CAPABILITY_STREAM_ALLOC")) {
     return call.refused();
   }
   CheckedDevice& device = enqueue.device();
@@ -132,8 +132,8 @@ keel_status free_on_stream(keel_plugin_stream* handle, void* pointer) {
   Call call("memory.free_on_stream", handle, pointer);
   Enqueue enqueue(call, handle);
   if (!enqueue.ok() || !call.check(pointer != nullptr, "pointer is NULL") ||
-      !call.check_slot(enqueue.device().claims(KEEL_CLAIM_STREAM_ALLOC),
-                       "KEEL_CLAIM_STREAM_ALLOC")) {
+      !call.check_slot(enqueue.device().has(KEEL_CAPABILITY_STREAM_ALLOC),
+                       "KEEL_CAPABILITY_STREAM_ALLOC")) {
     return call.refused();
   }
   CheckedDevice& device = enqueue.device();
@@ -156,7 +156,8 @@ keel_status host_register(keel_plugin_device* handle, void* pointer, uint64_t si
   if (!call.find(handle, &device) || !call.check(pointer != nullptr, "pointer is NULL") ||
       !call.check(size != 0, "size is 0") ||
       !call.check(out_device_pointer != nullptr, "out_device_pointer is NULL") ||
-      !call.check_slot(device->claims(KEEL_CLAIM_HOST_REGISTER), "KEEL_CLAIM_HOST_REGISTER")) {
+      !call.check_slot(device->has(KEEL_CAPABILITY_HOST_REGISTER),
+                       "KEEL_CAPABILITY_HOST_REGISTER")) {
     return call.refused();
   }
   Block block;
@@ -216,7 +217,7 @@ keel_status host_alias(keel_plugin_device* handle, void* pointer, uint64_t size,
   Call call("memory.host_alias", handle, pointer, size, out_alias);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(out_alias != nullptr, "out_alias is NULL") ||
-      !call.check_slot(device->claims(KEEL_CLAIM_HOST_ALIAS), "KEEL_CLAIM_HOST_ALIAS") ||
+      !call.check_slot(device->has(KEEL_CAPABILITY_HOST_ALIAS), "KEEL_CAPABILITY_HOST_ALIAS") ||
       !call.check_range({*device, Space::kDevice, pointer, size, "pointer"})) {
     return call.refused();
   }
@@ -245,7 +246,7 @@ keel_status export_memory(keel_plugin_device* handle, void* pointer, uint64_t si
                       out_export->header.size >= sizeof(keel_memory_export),
                   "out_export->header has size {} and type {}", out_export->header.size,
                   out_export->header.type) ||
-      !call.check_slot(device->claims(KEEL_CLAIM_EXPORT), "KEEL_CLAIM_EXPORT") ||
+      !call.check_slot(device->has(KEEL_CAPABILITY_EXPORT), "KEEL_CAPABILITY_EXPORT") ||
       !call.check(is_export_kind(kind), "kind {} is no kind of export", kind) ||
       !call.check_range({*device, Space::kDevice, pointer, size, "pointer"})) {
     return call.refused();
@@ -282,7 +283,7 @@ keel_status import_memory(keel_plugin_device* handle, const keel_memory_export* 
       !call.check(exported != nullptr, "exported is NULL") ||
       !call.check(exported->header.type == KEEL_STRUCT_MEMORY_EXPORT,
                   "exported->header has type {}", exported->header.type) ||
-      !call.check_slot(device->claims(KEEL_CLAIM_EXPORT), "KEEL_CLAIM_EXPORT") ||
+      !call.check_slot(device->has(KEEL_CAPABILITY_EXPORT), "KEEL_CAPABILITY_EXPORT") ||
       !call.check(is_export_kind(exported->kind), "exported->kind {} is no kind of export",
                   exported->kind) ||
       !call.check(exported->bytes_size <= sizeof(exported->bytes),

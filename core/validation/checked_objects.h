@@ -64,7 +64,7 @@ struct CheckedDevice {
 
   const std::string& owner() const { return name; }
   const keel_plugin& real() const { return *instance->plugin->real; }
-  bool claims(uint64_t bits) const { return (info.claims & bits) == bits; }
+  bool has(uint64_t bits) const { return (info.capabilities & bits) == bits; }
 };
 
 // A |Handle| of the plugin on a device.

@@ -190,7 +190,8 @@ keel_status copy_peer(keel_plugin_stream* handle, keel_plugin_device* destinatio
   std::shared_ptr<CheckedDevice> from_device;
   if (!call.find(destination_handle, &to_device, "destination_device") ||
       !call.find(source_handle, &from_device, "source_device") ||
-      !call.check_slot(enqueue.device().claims(KEEL_CLAIM_PEER_COPY), "KEEL_CLAIM_PEER_COPY") ||
+      !call.check_slot(enqueue.device().has(KEEL_CAPABILITY_PEER_COPY),
+                       "KEEL_CAPABILITY_PEER_COPY") ||
       !call.check(to_device->instance == from_device->instance,
                   "destination_device {} and source_device {} are of two instances",
                   to_device->name, from_device->name) ||
@@ -221,8 +222,8 @@ keel_status fill(keel_plugin_stream* handle, void* destination, const void* patt
       pattern_size == 1 || pattern_size == 2 || pattern_size == 4 || pattern_size == 8;
   if (!enqueue.ok() || !call.check(pattern != nullptr, "pattern is NULL") ||
       !call.check(known_size, "pattern_size is {}: 1, 2, 4 or 8", pattern_size) ||
-      !call.check_slot(pattern_size == 1 || enqueue.device().claims(KEEL_CLAIM_FILL),
-                       "KEEL_CLAIM_FILL") ||
+      !call.check_slot(pattern_size == 1 || enqueue.device().has(KEEL_CAPABILITY_FILL),
+                       "KEEL_CAPABILITY_FILL") ||
       !call.check(size != 0, "size is 0") ||
       !call.check(size % pattern_size == 0, "size {} is no multiple of pattern_size {}", size,
                   pattern_size) ||

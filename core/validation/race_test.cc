@@ -156,10 +156,10 @@ TEST_P(RaceTest, OrderIsTransitive) {
 
 TEST_P(RaceTest, TheHostsWaitsOrder) {
   ASSERT_KEEL_OK(fill_x(a_));
-  ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(a_, kTestTimeout));
   ASSERT_KEEL_OK(fill_x(b_));
   const keel_event event = record(b_);
-  ASSERT_KEEL_OK(keel_event_wait(event, kPatience));
+  ASSERT_KEEL_OK(keel_event_wait(event, kTestTimeout));
   ASSERT_KEEL_OK(fill_x(a_));
   const keel_event polled = record(a_);
   while (keel_event_query(polled) == KEEL_NOT_READY) {
@@ -168,7 +168,7 @@ TEST_P(RaceTest, TheHostsWaitsOrder) {
   while (keel_stream_query(b_) == KEEL_NOT_READY) {
   }
   ASSERT_KEEL_OK(fill_x(a_));
-  ASSERT_KEEL_OK(keel_device_synchronize(device_, kPatience));
+  ASSERT_KEEL_OK(keel_device_synchronize(device_, kTestTimeout));
   ASSERT_KEEL_OK(fill_x(b_));
   ASSERT_KEEL_OK(keel_stream_destroy(b_));
   ASSERT_KEEL_OK(fill_x(a_));
@@ -181,7 +181,7 @@ TEST_P(RaceTest, AGateOrdersAfterWhatTheHostHadSeen) {
   ASSERT_KEEL_OK(keel_stream_wait_gate(b_, gate));
   ASSERT_KEEL_OK(copy(b_, y_, x_));  // held
   ASSERT_KEEL_OK(fill_x(a_));
-  ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(a_, kTestTimeout));
   ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
   EXPECT_TRUE(clean());
 }
@@ -217,14 +217,14 @@ TEST_P(RaceTest, EventsOrderAcrossBackends) {
   ASSERT_KEEL_OK(keel_copy(a_, KEEL_HOST, host.data(), device_, x_, kBytes));
   order(a_, on_cpu);
   ASSERT_KEEL_OK(keel_copy(on_cpu, cpu, z, KEEL_HOST, host.data(), kBytes));
-  ASSERT_KEEL_OK(keel_stream_synchronize(on_cpu, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(on_cpu, kTestTimeout));
   EXPECT_TRUE(clean());
   std::vector<uint32_t> unordered(kWords);
   ASSERT_KEEL_OK(keel_copy(a_, KEEL_HOST, unordered.data(), device_, x_, kBytes));
   ASSERT_KEEL_OK(keel_copy(on_cpu, cpu, z, KEEL_HOST, unordered.data(), kBytes));
   EXPECT_TRUE(found("copy on stream ", "copy on stream "));
-  ASSERT_KEEL_OK(keel_stream_synchronize(on_cpu, kPatience));
-  ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(on_cpu, kTestTimeout));
+  ASSERT_KEEL_OK(keel_stream_synchronize(a_, kTestTimeout));
 }
 
 // Copies between backends use Keel's internal streams and buffers.
@@ -245,8 +245,8 @@ TEST_P(RaceTest, KeelsOwnLegsAreOrdered) {
     const keel_stream writer = new_stream(peer);
     ASSERT_KEEL_OK(fill(writer, there, 2, words));
     // The copies' helper streams pass, and are checked, in their order.
-    ASSERT_KEEL_OK(keel_stream_synchronize(writer, kPatience));
-    ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+    ASSERT_KEEL_OK(keel_stream_synchronize(writer, kTestTimeout));
+    ASSERT_KEEL_OK(keel_stream_synchronize(a_, kTestTimeout));
     EXPECT_FALSE(clean()) << "another stream is not ordered with the copies";
     EXPECT_KEEL_OK(keel_free(device_, here));
     EXPECT_KEEL_OK(keel_free(peer, there));
@@ -272,8 +272,8 @@ TEST_P(RaceTest, ACollectiveIsNamedWithWhatItRacesWith) {
       EXPECT_KEEL_OK(keel_all_reduce(comms[0], x_, y_, kWords, KEEL_INT32, KEEL_SUM, b_));
       EXPECT_KEEL_OK(
           keel_all_reduce(comms[1], other, other, kWords, KEEL_INT32, KEEL_SUM, other_stream));
-      EXPECT_KEEL_OK(keel_stream_synchronize(b_, kPatience));
-      EXPECT_KEEL_OK(keel_stream_synchronize(other_stream, kPatience));
+      EXPECT_KEEL_OK(keel_stream_synchronize(b_, kTestTimeout));
+      EXPECT_KEEL_OK(keel_stream_synchronize(other_stream, kTestTimeout));
     };
     const std::string reader = alias && has_alias ? "all_reduce (host copy) on a thread of Keel's"
                                                   : "all_reduce (copy) on stream ";
@@ -286,7 +286,7 @@ TEST_P(RaceTest, ACollectiveIsNamedWithWhatItRacesWith) {
     EXPECT_TRUE(clean());
     // Work that the host has waited for precedes work it enqueues later, on an idle stream too.
     ASSERT_KEEL_OK(fill_x(a_));
-    ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+    ASSERT_KEEL_OK(keel_stream_synchronize(a_, kTestTimeout));
     all_reduce();
     EXPECT_TRUE(clean());
     for (const keel_comm comm : comms) ASSERT_KEEL_OK(keel_comm_destroy(comm));
@@ -329,8 +329,8 @@ TEST_P(FallbackRaceTest, LeavesTheGapsBetweenRowsAlone) {
   const auto with_fill_at = [&](int64_t word) {
     ASSERT_KEEL_OK(keel_op_run(a_, &call));
     ASSERT_KEEL_OK(fill(b_, static_cast<uint32_t*>(y_) + word, 7, 4));
-    ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
-    ASSERT_KEEL_OK(keel_stream_synchronize(b_, kPatience));
+    ASSERT_KEEL_OK(keel_stream_synchronize(a_, kTestTimeout));
+    ASSERT_KEEL_OK(keel_stream_synchronize(b_, kTestTimeout));
   };
   with_fill_at(kPitch + 4);
   EXPECT_TRUE(clean());
@@ -354,14 +354,14 @@ TEST_P(RaceTest, MemoryOfAStreamIsUsedAfterIt) {
   const keel_event allocated = record(a_);
   ASSERT_KEEL_OK(fill(b_, block, 1, kWords));
   EXPECT_TRUE(found("allocation on stream ", "fill on stream "));
-  ASSERT_KEEL_OK(keel_stream_synchronize(b_, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(b_, kTestTimeout));
   ASSERT_KEEL_OK(keel_free_on_stream(a_, block));
   ASSERT_KEEL_OK(keel_alloc_on_stream(a_, kBytes, &block));
   ASSERT_KEEL_OK(keel_event_record(allocated, a_));
   ASSERT_KEEL_OK(keel_stream_wait_event(b_, allocated));
   ASSERT_KEEL_OK(fill(b_, block, 1, kWords));
   EXPECT_TRUE(clean());
-  ASSERT_KEEL_OK(keel_stream_synchronize(b_, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(b_, kTestTimeout));
   ASSERT_KEEL_OK(keel_free(device_, block));
 }
 
@@ -397,14 +397,14 @@ TEST_P(RaceTest, MemoryOfAHeldStreamIsHandedOutWhenItsTurnComes) {
   const keel_stream other_stream = new_stream(other_device_);
   ASSERT_KEEL_OK(
       keel_all_reduce(comms[1], other, other, kCount, KEEL_INT32, KEEL_SUM, other_stream));
-  ASSERT_KEEL_OK(keel_event_wait(allocated, kPatience));
+  ASSERT_KEEL_OK(keel_event_wait(allocated, kTestTimeout));
   EXPECT_TRUE(clean());
   // Work ordered after the sum, but not after this allocation, is still reported.
   void* last = nullptr;
   ASSERT_KEEL_OK(keel_alloc_on_stream(a_, kBytes, &last));
   ASSERT_KEEL_OK(fill(b_, last, 1, kWords));
   EXPECT_TRUE(found("allocation on stream ", "fill on stream "));
-  ASSERT_KEEL_OK(keel_stream_synchronize(other_stream, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(other_stream, kTestTimeout));
   for (const keel_comm comm : comms) ASSERT_KEEL_OK(keel_comm_destroy(comm));
 }
 
@@ -413,11 +413,11 @@ TEST_P(RaceTest, ALegUsesMemoryOfItsStreamAfterIt) {
   const keel_device cpu = load("cpu", {{"devices", "1"}}).at(0);
   void* const there = alloc(cpu, kBytes);
   ASSERT_KEEL_OK(fill_x(a_));
-  ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(a_, kTestTimeout));
   void* block = nullptr;
   ASSERT_KEEL_OK(keel_alloc_on_stream(a_, kBytes, &block));
   ASSERT_KEEL_OK(keel_copy(a_, cpu, there, device_, block, kBytes));
-  ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(a_, kTestTimeout));
   EXPECT_TRUE(clean());
 }
 
@@ -428,7 +428,7 @@ TEST_P(RaceTest, ALongRunStaysClean) {
       ASSERT_KEEL_OK(fill(a_, static_cast<uint32_t*>(x_) + i, 1, 1));
       ASSERT_KEEL_OK(fill(b_, static_cast<uint32_t*>(x_) + i + 1, 1, 1));
     }
-    ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+    ASSERT_KEEL_OK(keel_stream_synchronize(a_, kTestTimeout));
     order(b_, a_);
     ASSERT_KEEL_OK(fill_x(a_));
     order(a_, b_);

@@ -94,7 +94,7 @@ struct Call {
 };
 
 // A rank's result of a split, in its memory layout. |world| 0: the rank is in no part.
-struct SplitPlace {
+struct SplitResult {
   std::array<std::byte, 128> id = {};  // UniqueId, for the rendezvous
   uint32_t rank = 0;
   uint32_t world = 0;
@@ -128,7 +128,7 @@ inline uint64_t result_bytes(const Call& call, uint32_t rank, uint32_t world) {
     case Collective::kSend:
       return 0;
     case Collective::kSplit:
-      return sizeof(SplitPlace);
+      return sizeof(SplitResult);
     case Collective::kReduce:
       return rank == call.root ? piece : 0;
     case Collective::kAllGather:

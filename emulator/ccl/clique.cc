@@ -51,7 +51,7 @@ UniqueId Clique::make_id() {
   return id;
 }
 
-std::string door_of(const UniqueId& id) {
+std::string address_of_root(const UniqueId& id) {
   std::string name = "keel-emulated-ccl-";
   for (size_t i = 0; i < sizeof(process_token()); ++i) {
     name += fmt::format("{:02x}", std::to_integer<unsigned>(id[i]));
@@ -59,10 +59,10 @@ std::string door_of(const UniqueId& id) {
   return name;
 }
 
-std::string own_door() {
+std::string own_root_address() {
   UniqueId id = {};
   std::memcpy(id.data(), process_token().data(), sizeof(process_token()));
-  return door_of(id);
+  return address_of_root(id);
 }
 
 bool Clique::is_ours(const UniqueId& id) {
@@ -116,17 +116,17 @@ Status Clique::enter_locked(uint32_t rank, uint32_t world, std::shared_ptr<Devic
   return {};
 }
 
-std::vector<Guest> Clique::guests_locked() const {
-  std::vector<Guest> guests;
+std::vector<RemotePeer> Clique::remote_peers_locked() const {
+  std::vector<RemotePeer> remote_peers;
   for (const Member& member : members_) {
-    if (member.guest.met) guests.push_back(member.guest);
+    if (member.remote_peer.met) remote_peers.push_back(member.remote_peer);
   }
-  return guests;
+  return remote_peers;
 }
 
 // Called with no lock held.
-static void tell(const std::vector<Guest>& guests, const Status& status) {
-  for (const Guest& guest : guests) guest.met(status);
+static void tell(const std::vector<RemotePeer>& remote_peers, const Status& status) {
+  for (const RemotePeer& remote_peer : remote_peers) remote_peer.met(status);
 }
 
 Status Clique::meet(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
@@ -138,10 +138,10 @@ Status Clique::meet(const UniqueId& id, std::shared_ptr<Device> device, uint32_t
   status = clique->enter_locked(rank, world, std::move(device));
   if (!status.ok()) return status;
   if (clique->come_ == world) {
-    const std::vector<Guest> guests = clique->guests_locked();
+    const std::vector<RemotePeer> remote_peers = clique->remote_peers_locked();
     lock.unlock();
     forget(id);
-    tell(guests, {});
+    tell(remote_peers, {});
     *out_clique = std::move(clique);
     return {};
   }
@@ -160,22 +160,22 @@ Status Clique::meet(const UniqueId& id, std::shared_ptr<Device> device, uint32_t
   return {};
 }
 
-Status Clique::admit(const UniqueId& id, uint32_t rank, uint32_t world, Guest guest,
+Status Clique::admit(const UniqueId& id, uint32_t rank, uint32_t world, RemotePeer remote_peer,
                      std::shared_ptr<Clique>* out_clique) {
   std::shared_ptr<Clique> clique;
   Status status = find(id, &clique);
   if (!status.ok()) return status;
-  std::vector<Guest> guests;
+  std::vector<RemotePeer> remote_peers;
   {
     const std::lock_guard lock(clique->mutex_);
     status = clique->enter_locked(rank, world, nullptr);
     if (!status.ok()) return status;
-    clique->members_[rank].guest = std::move(guest);
-    if (clique->come_ == world) guests = clique->guests_locked();
+    clique->members_[rank].remote_peer = std::move(remote_peer);
+    if (clique->come_ == world) remote_peers = clique->remote_peers_locked();
   }
-  if (!guests.empty()) {
+  if (!remote_peers.empty()) {
     forget(id);
-    tell(guests, {});
+    tell(remote_peers, {});
   }
   *out_clique = std::move(clique);
   return {};
@@ -184,16 +184,16 @@ Status Clique::admit(const UniqueId& id, uint32_t rank, uint32_t world, Guest gu
 void Clique::give_up(const UniqueId& id) {
   std::shared_ptr<Clique> clique;
   if (!find(id, &clique).ok()) return;
-  std::vector<Guest> guests;
+  std::vector<RemotePeer> remote_peers;
   {
     const std::lock_guard lock(clique->mutex_);
     if (clique->given_up_ || (clique->come_ != 0 && clique->come_ == clique->world())) return;
     clique->given_up_ = true;
     clique->came_.notify_all();
-    guests = clique->guests_locked();
+    remote_peers = clique->remote_peers_locked();
   }
   forget(id);
-  tell(guests, {Code::kUnavailable, "a rank has given up waiting"});
+  tell(remote_peers, {Code::kUnavailable, "a rank has given up waiting"});
 }
 
 // ---- operations ----------------------------------------------------------------
@@ -277,11 +277,11 @@ Status Clique::check(const Operation& operation) const {
   return {};
 }
 
-SplitPlace Clique::place_of(Operation& operation, uint32_t rank) {
+SplitResult Clique::place_of(Operation& operation, uint32_t rank) {
   const std::lock_guard lock(mutex_);
   const auto order = [&](uint32_t each) { return std::pair(operation.parts[each].call.key, each); };
   const int32_t color = operation.parts[rank].call.color;
-  SplitPlace place;
+  SplitResult place;
   if (color < 0) return place;
   for (uint32_t other = 0; other < world(); ++other) {
     if (operation.parts[other].call.color != color) continue;
@@ -297,7 +297,7 @@ SplitPlace Clique::place_of(Operation& operation, uint32_t rank) {
 void Clique::abort(uint32_t rank) {
   const Status why = {Code::kUnavailable, fmt::format("rank {} has aborted", rank)};
   std::vector<std::shared_ptr<Completion>> ended;
-  std::vector<Guest> guests;
+  std::vector<RemotePeer> remote_peers;
   {
     const std::lock_guard lock(mutex_);
     Member& member = members_[rank];
@@ -311,11 +311,11 @@ void Clique::abort(uint32_t rank) {
     for (uint32_t other = 0; other < world(); ++other) {
       if (other == rank || !members_[other].error.ok()) continue;
       members_[other].error = why;
-      if (members_[other].guest.failed) guests.push_back(members_[other].guest);
+      if (members_[other].remote_peer.failed) remote_peers.push_back(members_[other].remote_peer);
     }
   }
   complete_all(ended);
-  for (const Guest& guest : guests) guest.failed(why);
+  for (const RemotePeer& remote_peer : remote_peers) remote_peer.failed(why);
 }
 
 bool Clique::is_aborted(uint32_t rank) const {

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "emulator/bell.h"
 #include "emulator/ccl/call.h"
 #include "emulator/ccl/operation.h"
 #include "emulator/device.h"
+#include "emulator/notifier.h"
 #include "emulator/status.h"
 
 namespace keel::emulator::ccl {
@@ -25,12 +25,12 @@ namespace keel::emulator::ccl {
 using UniqueId = std::array<std::byte, 128>;
 
 // Return the address at which the process that made |id|, or this process, admits remote ranks: see
-// open_hub().
-std::string door_of(const UniqueId& id);
-std::string own_door();
+// open_bootstrap_root().
+std::string address_of_root(const UniqueId& id);
+std::string own_root_address();
 
 // The callbacks of a remote rank; called with no lock held.
-struct Guest {
+struct RemotePeer {
   std::function<void(const Status&)> met;  // once: all ranks joined, or no rank can join any more
   std::function<void(const Status&)> failed;  // at most once: a rank's error
 };
@@ -48,7 +48,7 @@ class Clique {
   static Status meet(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
                      uint32_t world, Time deadline, std::shared_ptr<Clique>* out_clique);
   // Joins on behalf of a rank of another process, without waiting.
-  static Status admit(const UniqueId& id, uint32_t rank, uint32_t world, Guest guest,
+  static Status admit(const UniqueId& id, uint32_t rank, uint32_t world, RemotePeer remote_peer,
                       std::shared_ptr<Clique>* out_clique);
   static bool is_ours(const UniqueId& id);
 
@@ -70,7 +70,7 @@ class Clique {
   Status check(const Operation& operation) const;
   // Returns |rank|'s result of |operation|, a split with matching calls: the ranks of its color,
   // ordered by key and then by rank, form a communicator. All ranks of one color get the same id.
-  SplitPlace place_of(Operation& operation, uint32_t rank);
+  SplitResult place_of(Operation& operation, uint32_t rank);
 
   // Aborts the rank: ends its waits, and sets the error of the other ranks.
   void abort(uint32_t rank);
@@ -83,7 +83,7 @@ class Clique {
   struct Member {
     bool has_come = false;           // constant with the next two once all have joined
     std::shared_ptr<Device> device;  // NULL: another process's rank
-    Guest guest;
+    RemotePeer remote_peer;
     bool aborted = false;
     Status error;
     std::vector<Membership> under_way;
@@ -97,7 +97,7 @@ class Clique {
   static Status find(const UniqueId& id, std::shared_ptr<Clique>* out_clique);
   // Joins the rank after checking the arguments.
   Status enter_locked(uint32_t rank, uint32_t world, std::shared_ptr<Device> device);
-  std::vector<Guest> guests_locked() const;
+  std::vector<RemotePeer> remote_peers_locked() const;
   std::string missing() const;
   Key key_of_next(uint32_t rank, const Call& call);
 

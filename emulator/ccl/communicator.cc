@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "emulator/ccl/clique_seat.h"
-#include "emulator/ccl/remote_seat.h"
+#include "emulator/ccl/local_rank.h"
+#include "emulator/ccl/remote_rank.h"
 
 namespace keel::emulator::ccl {
 namespace {
@@ -31,16 +31,16 @@ Status Communicator::create(const UniqueId& id, std::shared_ptr<Device> device, 
                             std::unique_ptr<Communicator>* out_communicator) {
   Status status = device->alive();
   if (!status.ok()) return status;
-  std::shared_ptr<Seat> seat;
+  std::shared_ptr<RankEndpoint> endpoint;
   if (Clique::is_ours(id)) {
     std::shared_ptr<Clique> clique;
     status = Clique::meet(id, device, rank, world, deadline, &clique);
-    if (status.ok()) seat = std::make_shared<CliqueSeat>(std::move(clique), rank);
+    if (status.ok()) endpoint = std::make_shared<LocalRank>(std::move(clique), rank);
   } else {
-    status = RemoteSeat::create(id, device, rank, world, deadline, &seat);
+    status = RemoteRank::create(id, device, rank, world, deadline, &endpoint);
   }
   if (!status.ok()) return status;
-  out_communicator->reset(new Communicator(std::move(device), std::move(seat), rank, traits));
+  out_communicator->reset(new Communicator(std::move(device), std::move(endpoint), rank, traits));
   return {};
 }
 
@@ -48,35 +48,35 @@ void Communicator::give_up(const UniqueId& id) {
   if (Clique::is_ours(id)) {
     Clique::give_up(id);
   } else {
-    RemoteSeat::give_up(id);
+    RemoteRank::give_up(id);
   }
 }
 
 void Communicator::abort() {
-  seat_->abort();
+  endpoint_->abort();
   const std::lock_guard lock(mutex_);
   if (joining_) give_up(*joining_);
 }
 
 Status Communicator::split(int32_t color, int32_t key, Time deadline,
                            std::unique_ptr<Communicator>* out_part) {
-  if (seat_->is_aborted()) return {Code::kUnavailable, "the communicator was aborted"};
+  if (endpoint_->is_aborted()) return {Code::kUnavailable, "the communicator was aborted"};
   Call call;
   call.collective = Collective::kSplit;
   call.color = color;
   call.key = key;
-  const Membership self = seat_->next(call);
-  seat_->arrive(self);
+  const Membership self = endpoint_->next(call);
+  endpoint_->arrive(self);
   Status status = self.part().met->wait_until(deadline);
-  if (seat_->is_aborted()) return {Code::kCancelled, "the communicator was aborted"};
+  if (endpoint_->is_aborted()) return {Code::kCancelled, "the communicator was aborted"};
   if (!status.ok()) return status;
-  status = seat_->compute(self);
-  seat_->finish_reading(self);
+  status = endpoint_->compute(self);
+  endpoint_->finish_reading(self);
   if (!status.ok()) {
-    seat_->report(status);
+    endpoint_->report(status);
     return status;
   }
-  SplitPlace place;
+  SplitResult place;
   std::memcpy(&place, self.part().result.data(), sizeof(place));
   if (place.world == 0) {
     *out_part = nullptr;
@@ -87,7 +87,7 @@ Status Communicator::split(int32_t color, int32_t key, Time deadline,
     joining_ = place.id;
   }
   // An abort() before joining_ was set could not give up the id.
-  if (seat_->is_aborted()) give_up(place.id);
+  if (endpoint_->is_aborted()) give_up(place.id);
   status = create(place.id, device_, place.rank, place.world, deadline, traits_, out_part);
   const std::lock_guard lock(mutex_);
   joining_.reset();
@@ -99,10 +99,11 @@ Status Communicator::check(const Call& call) const {
     return {Code::kUnsupported,
             fmt::format("the chip has no {}", kTypeNames[static_cast<size_t>(call.type)])};
   }
-  if (call.root >= seat_->world()) {
-    return {Code::kInvalidArgument, fmt::format("root {} of {} ranks", call.root, seat_->world())};
+  if (call.root >= endpoint_->world()) {
+    return {Code::kInvalidArgument,
+            fmt::format("root {} of {} ranks", call.root, endpoint_->world())};
   }
-  if (call.count > UINT64_MAX / 16 / seat_->world()) {
+  if (call.count > UINT64_MAX / 16 / endpoint_->world()) {
     return {Code::kInvalidArgument, fmt::format("a count of {}", call.count)};
   }
   return {};
@@ -113,7 +114,7 @@ Status Communicator::run(Stream& stream, std::span<const Call> calls) {
     return {Code::kInvalidArgument, fmt::format("a stream of {}, the rank is on {}",
                                                 stream.device().name(), device_->name())};
   }
-  if (seat_->is_aborted()) return {Code::kUnavailable, "the communicator was aborted"};
+  if (endpoint_->is_aborted()) return {Code::kUnavailable, "the communicator was aborted"};
   for (const Call& call : calls) {
     if (call.collective == Collective::kSplit) return {Code::kInvalidArgument, "a split"};
     Status status = check(call);
@@ -158,12 +159,12 @@ Status Communicator::enqueue_arrival(Stream& stream, const Step& step) {
   }
   return stream.launch_part(
       {}, {},
-      [=, seat = seat_, name = device_->name()](Access&) {
+      [=, endpoint = endpoint_, name = device_->name()](Access&) {
         if (step.injection.fail) {
-          seat->report({Code::kFailed,
-                        fmt::format("{}: injected failure of {}", name, step.injection.call())});
+          endpoint->report({Code::kFailed, fmt::format("{}: injected failure of {}", name,
+                                                       step.injection.call())});
         }
-        if (!step.hangs()) seat->arrive(step.self);
+        if (!step.hangs()) endpoint->arrive(step.self);
         return Status();
       },
       before);
@@ -171,20 +172,21 @@ Status Communicator::enqueue_arrival(Stream& stream, const Step& step) {
 
 Status Communicator::enqueue_reading(Stream& stream, const Step& step) {
   const Work work = {EngineKind::kPeer, static_cast<double>(step.result.size)};
-  return stream.launch_part(
-      work, {},
-      [self = step.self, seat = seat_, outlives = traits_.streams_outlive_failures](Access&) {
-        if (seat->is_aborted()) return aborted(outlives);
-        Status done = seat->compute(self);
-        if (!done.ok()) {
-          seat->report(done);
-          const bool is_hidden = outlives && done.code() != Code::kIllegalAddress;
-          return is_hidden ? Status() : done;
-        }
-        seat->finish_reading(self);
-        return done;
-      },
-      {});
+  return stream.launch_part(work, {},
+                            [self = step.self, endpoint = endpoint_,
+                             outlives = traits_.streams_outlive_failures](Access&) {
+                              if (endpoint->is_aborted()) return aborted(outlives);
+                              Status done = endpoint->compute(self);
+                              if (!done.ok()) {
+                                endpoint->report(done);
+                                const bool is_hidden =
+                                    outlives && done.code() != Code::kIllegalAddress;
+                                return is_hidden ? Status() : done;
+                              }
+                              endpoint->finish_reading(self);
+                              return done;
+                            },
+                            {});
 }
 
 Status Communicator::enqueue_result(Stream& stream, const Step& step) {
@@ -192,9 +194,9 @@ Status Communicator::enqueue_result(Stream& stream, const Step& step) {
   after.corrupt = step.injection.corrupt && step.result.size != 0;
   return stream.launch_part(
       {}, step.result,
-      [self = step.self, result = step.result, seat = seat_,
+      [self = step.self, result = step.result, endpoint = endpoint_,
        outlives = traits_.streams_outlive_failures](Access& access) {
-        if (seat->is_aborted()) return aborted(outlives);
+        if (endpoint->is_aborted()) return aborted(outlives);
         if (result.size == 0) return Status();
         std::byte* to = nullptr;
         Status done = access.reach(result.address, result.size, &to);
@@ -211,7 +213,7 @@ Status Communicator::enqueue(Stream& stream, std::span<const Call> calls,
   std::vector<Step> steps;
   for (size_t i = 0; i < calls.size(); ++i) {
     steps.push_back(
-        {seat_->next(calls[i]), result_of(calls[i], rank_, seat_->world()), injections[i]});
+        {endpoint_->next(calls[i]), result_of(calls[i], rank_, endpoint_->world()), injections[i]});
   }
   Status status;
   for (const Step& step : steps) {

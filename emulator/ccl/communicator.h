@@ -8,11 +8,11 @@
 #include <optional>
 #include <span>
 
-#include "emulator/bell.h"
 #include "emulator/ccl/call.h"
 #include "emulator/ccl/clique.h"
-#include "emulator/ccl/seat.h"
+#include "emulator/ccl/rank_endpoint.h"
 #include "emulator/device.h"
+#include "emulator/notifier.h"
 #include "emulator/status.h"
 #include "emulator/stream.h"
 
@@ -31,12 +31,12 @@ struct Traits {
 
 // One rank of the emulated chip's own collectives library, the counterpart of NCCL on Nvidia chips.
 // Operations run on streams, in call order, and read the memory of the other ranks' devices. The
-// ranks are in this process or, if the process that made the id admits remote ranks (see open_hub),
-// in several. A rank that hangs hangs all ranks, until each aborts. Thread-safe except run(), which
-// one thread at a time calls. Analogue: ncclComm_t.
+// ranks are in this process or, if the process that made the id admits remote ranks (see
+// open_bootstrap_root), in several. A rank that hangs hangs all ranks, until each aborts.
+// Thread-safe except run(), which one thread at a time calls. Analogue: ncclComm_t.
 class Communicator {
  public:
-  // Blocks until all ranks have joined: see Clique::meet and RemoteSeat::create.
+  // Blocks until all ranks have joined: see Clique::meet and RemoteRank::create.
   static Status create(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
                        uint32_t world, Time deadline, const Traits& traits,
                        std::unique_ptr<Communicator>* out_communicator);
@@ -47,7 +47,7 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  uint32_t world() const { return seat_->world(); }
+  uint32_t world() const { return endpoint_->world(); }
   // Enqueues |calls| on |stream|, a stream of the rank's device: all of them or none. Consecutive
   // messages progress together, in any order. Returns kUnsupported for a type that the chip does
   // not support.
@@ -61,12 +61,12 @@ class Communicator {
   void abort();
   // Returns success, or the first asynchronous error: an operation of this rank that hangs, calls
   // that do not match, a rank that has aborted.
-  Status async_error() const { return seat_->error(); }
+  Status async_error() const { return endpoint_->error(); }
 
  private:
-  Communicator(std::shared_ptr<Device> device, std::shared_ptr<Seat> seat, uint32_t rank,
-               const Traits& traits)
-      : device_(std::move(device)), seat_(std::move(seat)), rank_(rank), traits_(traits) {}
+  Communicator(std::shared_ptr<Device> device, std::shared_ptr<RankEndpoint> endpoint,
+               uint32_t rank, const Traits& traits)
+      : device_(std::move(device)), endpoint_(std::move(endpoint)), rank_(rank), traits_(traits) {}
 
   struct Step;
 
@@ -80,7 +80,7 @@ class Communicator {
   Status enqueue_result(Stream& stream, const Step& step);
 
   const std::shared_ptr<Device> device_;
-  const std::shared_ptr<Seat> seat_;
+  const std::shared_ptr<RankEndpoint> endpoint_;
   const uint32_t rank_;
   const Traits traits_;
   std::mutex mutex_;

@@ -21,8 +21,8 @@ class CclTest : public EmulatorTest {
       streams_.push_back(make_stream(devices_[rank]));
     }
     each_rank([&](uint32_t rank) {
-      expect_ok(
-          Communicator::create(id, devices_[rank], rank, world, patience(), types, &ranks_[rank]));
+      expect_ok(Communicator::create(id, devices_[rank], rank, world, test_timeout(), types,
+                                     &ranks_[rank]));
     });
   }
   void TearDown() override {
@@ -119,7 +119,7 @@ TEST_F(CclTest, PartsOfTheRanksAreCommunicators) {
   const int32_t keys[] = {0, 2, 0, 1};
   std::unique_ptr<Communicator> parts[4];
   each_rank([&](uint32_t rank) {
-    expect_ok(ranks_[rank]->split(colors[rank], keys[rank], patience(), &parts[rank]));
+    expect_ok(ranks_[rank]->split(colors[rank], keys[rank], test_timeout(), &parts[rank]));
   });
   EXPECT_EQ(parts[0], nullptr);
   ASSERT_NE(parts[2], nullptr);
@@ -147,7 +147,7 @@ TEST_F(CclTest, ASplitThatNotAllCallEnds) {
   EXPECT_EQ(late.code(), Code::kTimedOut) << late.text();
   EXPECT_EQ(part, nullptr);
   std::thread aborting([&] { ranks_[1]->abort(); });
-  const Status given_up = ranks_[1]->split(0, 0, patience(), &part);
+  const Status given_up = ranks_[1]->split(0, 0, test_timeout(), &part);
   EXPECT_FALSE(given_up.ok());
   aborting.join();
 }
@@ -157,7 +157,7 @@ TEST_F(CclTest, ASplitAgainstAnotherCallFails) {
   const Address data = filled(1, {1});
   expect_ok(run(1, call(Collective::kAllReduce, data, data, 1)));
   std::unique_ptr<Communicator> part;
-  const Status status = ranks_[0]->split(0, 0, patience(), &part);
+  const Status status = ranks_[0]->split(0, 0, test_timeout(), &part);
   EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.text();
   EXPECT_EQ(part, nullptr);
 }
@@ -215,7 +215,7 @@ TEST_F(CclTest, AMessageThatDoesNotFitFailsAtBothEnds) {
   expect_ok(run(1, call(Collective::kReceive, 0, receive, 1)));
   for (uint32_t rank = 0; rank < 2; ++rank) {
     const char* const text = "rank 1 receives something else than rank 0 sends";
-    expect_fails(Code::kInvalidArgument, text, streams_[rank]->synchronize(patience()));
+    expect_fails(Code::kInvalidArgument, text, streams_[rank]->synchronize(test_timeout()));
     expect_fails(Code::kInvalidArgument, text, ranks_[rank]->async_error());
   }
 }
@@ -247,7 +247,7 @@ TEST_F(CclTest, CallsThatDoNotFitFailEverywhere) {
   expect_ok(run(0, call(Collective::kAllReduce, data[0], data[0], 1)));
   expect_ok(run(1, call(Collective::kAllReduce, data[1], data[1], 2)));
   for (uint32_t rank = 0; rank < 2; ++rank) {
-    expect_fails(Code::kInvalidArgument, "do not fit", streams_[rank]->synchronize(patience()));
+    expect_fails(Code::kInvalidArgument, "do not fit", streams_[rank]->synchronize(test_timeout()));
     expect_fails(Code::kInvalidArgument, "do not fit", ranks_[rank]->async_error());
   }
 }
@@ -271,15 +271,15 @@ TEST_F(CclTest, BadMeetingsAreRefused) {
   std::unique_ptr<Communicator> rank;
   std::unique_ptr<Communicator> other;
   expect_fails(Code::kInvalidArgument, "rank 2 of 2",
-               Communicator::create(id, first, 2, 2, patience(), kAllTypes, &rank));
+               Communicator::create(id, first, 2, 2, test_timeout(), kAllTypes, &rank));
   // Two threads join as rank 0: one of them is refused.
   std::atomic<const Device*> waits{nullptr};
   std::unique_ptr<Communicator> zero[2];
   std::vector<std::thread> threads;
   for (uint32_t i = 0; i < 2; ++i) {
     threads.emplace_back([&, i] {
-      const Status status =
-          Communicator::create(id, i == 0 ? first : second, 0, 2, patience(), kAllTypes, &zero[i]);
+      const Status status = Communicator::create(id, i == 0 ? first : second, 0, 2, test_timeout(),
+                                                 kAllTypes, &zero[i]);
       if (status.ok()) return;
       expect_fails(Code::kInvalidArgument, "rank 0 is there already", status);
       waits.store(i == 0 ? second.get() : first.get());
@@ -289,15 +289,15 @@ TEST_F(CclTest, BadMeetingsAreRefused) {
   const auto there = waits.load() == first.get() ? first : second;
   const auto free = waits.load() == first.get() ? second : first;
   expect_fails(Code::kInvalidArgument, "a world of 3",
-               Communicator::create(id, free, 1, 3, patience(), kAllTypes, &other));
+               Communicator::create(id, free, 1, 3, test_timeout(), kAllTypes, &other));
   expect_fails(Code::kInvalidArgument, "as rank 0",
-               Communicator::create(id, there, 1, 2, patience(), kAllTypes, &other));
-  expect_ok(Communicator::create(id, free, 1, 2, patience(), kAllTypes, &other));
+               Communicator::create(id, there, 1, 2, test_timeout(), kAllTypes, &other));
+  expect_ok(Communicator::create(id, free, 1, 2, test_timeout(), kAllTypes, &other));
   for (std::thread& thread : threads) thread.join();
   EXPECT_NE(zero[0] == nullptr, zero[1] == nullptr);
   UniqueId foreign = {};
   expect_fails(Code::kInvalidArgument, "none of this process",
-               Communicator::create(foreign, first, 0, 1, patience(), kAllTypes, &other));
+               Communicator::create(foreign, first, 0, 1, test_timeout(), kAllTypes, &other));
 }
 
 // ---- failures ----------------------------------------------------------------
@@ -309,14 +309,14 @@ TEST_F(CclTest, AnAbortEndsWhatHangs) {
     expect_ok(run(rank, call(Collective::kAllReduce, data[rank], data[rank], 1)));
   }
   ranks_[0]->abort();
-  expect_fails(Code::kCancelled, "aborted", streams_[0]->synchronize(patience()));
+  expect_fails(Code::kCancelled, "aborted", streams_[0]->synchronize(test_timeout()));
   expect_fails(Code::kUnavailable, "aborted",
                run(0, call(Collective::kAllReduce, data[0], data[0], 1)));
   // The other ranks keep hanging, and async_error() returns the reason.
   EXPECT_EQ(streams_[1]->query().code(), Code::kNotReady);
   expect_fails(Code::kUnavailable, "rank 0 has aborted", ranks_[1]->async_error());
   ranks_[1]->abort();
-  expect_fails(Code::kCancelled, "aborted", streams_[1]->synchronize(patience()));
+  expect_fails(Code::kCancelled, "aborted", streams_[1]->synchronize(test_timeout()));
 }
 
 TEST_F(CclTest, AnInjectedFailureHangsAndIsSaid) {
@@ -327,14 +327,14 @@ TEST_F(CclTest, AnInjectedFailureHangsAndIsSaid) {
       expect_ok(run(rank, call(Collective::kAllReduce, data[rank], data[rank], 1)));
     }
   }
-  const Time until = patience();
+  const Time until = test_timeout();
   while (ranks_[1]->async_error().ok() && Clock::now() < until) std::this_thread::yield();
   expect_fails(Code::kFailed, "emulated device 1: injected failure of ccl 2",
                ranks_[1]->async_error());
   EXPECT_EQ(streams_[1]->query().code(), Code::kNotReady);
   for (uint32_t rank = 0; rank < 2; ++rank) {
     ranks_[rank]->abort();
-    expect_fails(Code::kCancelled, "aborted", streams_[rank]->synchronize(patience()));
+    expect_fails(Code::kCancelled, "aborted", streams_[rank]->synchronize(test_timeout()));
   }
 }
 
@@ -355,7 +355,7 @@ TEST_F(CclTest, OtherFaultsAreTheChips) {
   EXPECT_EQ(streams_[1]->query().code(), Code::kNotReady);
   for (const auto& rank : ranks_) rank->abort();
   for (const auto& stream : streams_) {
-    expect_fails(Code::kCancelled, "aborted", stream->synchronize(patience()));
+    expect_fails(Code::kCancelled, "aborted", stream->synchronize(test_timeout()));
   }
 }
 
@@ -365,9 +365,9 @@ TEST_F(CclTest, ALostDeviceFailsItsOwnRankAndTheOthersOnceTheyAbort) {
   for (uint32_t rank = 0; rank < 2; ++rank) {
     (void)run(rank, call(Collective::kAllReduce, data[rank], data[rank], 1));
   }
-  EXPECT_EQ(streams_[1]->synchronize(patience()).code(), Code::kDeviceLost);
+  EXPECT_EQ(streams_[1]->synchronize(test_timeout()).code(), Code::kDeviceLost);
   ranks_[0]->abort();
-  EXPECT_EQ(streams_[0]->synchronize(patience()).code(), Code::kCancelled);
+  EXPECT_EQ(streams_[0]->synchronize(test_timeout()).code(), Code::kCancelled);
 }
 
 }  // namespace

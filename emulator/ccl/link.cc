@@ -33,12 +33,12 @@ struct Address {
 };
 
 // An abstract socket address: a killed process leaves no file behind.
-Address address_at(const std::string& door) {
+Address address_at(const std::string& root_address) {
   Address address;
   address.value.sun_family = AF_UNIX;
-  std::memcpy(address.value.sun_path + 1, door.data(),
-              std::min(door.size(), sizeof(address.value.sun_path) - 1));
-  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + door.size());
+  std::memcpy(address.value.sun_path + 1, root_address.data(),
+              std::min(root_address.size(), sizeof(address.value.sun_path) - 1));
+  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + root_address.size());
   return address;
 }
 
@@ -85,10 +85,10 @@ Status Message::status() const {
   return {frame.code, std::string(reinterpret_cast<const char*>(payload.data()), payload.size())};
 }
 
-int Link::connect_to(const std::string& door) {
+int Link::connect_to(const std::string& root_address) {
   const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return -1;
-  const Address address = address_at(door);
+  const Address address = address_at(root_address);
   while (connect(socket, reinterpret_cast<const sockaddr*>(&address.value), address.size) != 0) {
     if (errno == EINTR) continue;
     ::close(socket);
@@ -97,10 +97,10 @@ int Link::connect_to(const std::string& door) {
   return checked(socket);
 }
 
-int Link::listen_at(const std::string& door) {
+int Link::listen_at(const std::string& root_address) {
   const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return -1;
-  const Address address = address_at(door);
+  const Address address = address_at(root_address);
   if (bind(socket, reinterpret_cast<const sockaddr*>(&address.value), address.size) == 0 &&
       listen(socket, SOMAXCONN) == 0) {
     return socket;

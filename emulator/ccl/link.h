@@ -49,9 +49,10 @@ struct Message {
 // thread at a time calls.
 class Link {
  public:
-  // Return a socket, or -1. Processes of another user are refused. |door|: the socket's address.
-  static int connect_to(const std::string& door);
-  static int listen_at(const std::string& door);
+  // Return a socket, or -1. Processes of another user are refused. |root_address|: the socket's
+  // address.
+  static int connect_to(const std::string& root_address);
+  static int listen_at(const std::string& root_address);
   // Accepts a connection of |listening|. Returns a socket, or -1.
   static int accept_from(int listening);
 

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "collectives/bootstrap/testing/child_process.h"
+#include "emulator/ccl/bootstrap_root.h"
 #include "emulator/ccl/communicator.h"
-#include "emulator/ccl/hub.h"
 #include "emulator/ccl/link.h"
 #include "emulator/testing/emulator_test.h"
 
@@ -60,7 +60,7 @@ const Step kSteps[] = {
 // A rank with its own device.
 class Rank {
  public:
-  Rank(const UniqueId& id, uint32_t rank, Time deadline = patience()) : rank_(rank) {
+  Rank(const UniqueId& id, uint32_t rank, Time deadline = test_timeout()) : rank_(rank) {
     expect_ok(Device::create({}, &device_));
     expect_ok(Stream::create(device_, 0, &stream_));
     met_ = Communicator::create(id, device_, rank, kWorld, deadline, kUsualTypes, &communicator_);
@@ -78,7 +78,7 @@ class Rank {
   Words read(Address address, size_t words) {
     Words values(words);
     expect_ok(stream_->copy_to_host(values.data(), address, words * 4));
-    expect_ok(stream_->synchronize(patience()));
+    expect_ok(stream_->synchronize(test_timeout()));
     return values;
   }
   static Call call(Collective collective, Address send, Address receive, uint64_t count,
@@ -125,7 +125,7 @@ class Rank {
   }
   // Returns the asynchronous error of the rank after a failure.
   Status error() {
-    const Time until = patience();
+    const Time until = test_timeout();
     while (communicator_->async_error().ok() && Clock::now() < until) std::this_thread::yield();
     return communicator_->async_error();
   }
@@ -157,7 +157,7 @@ int rank_worker(const std::vector<std::string>& arguments) {
     if (order == "error") say(rank.error().text());
     if (order == "abort") {
       rank.communicator().abort();
-      say(rank.stream().synchronize(patience()).text());
+      say(rank.stream().synchronize(test_timeout()).text());
     }
   }
   return ::testing::Test::HasFailure() ? 1 : 0;
@@ -169,7 +169,7 @@ ChildProcess worker(const UniqueId& id, uint32_t rank) {
 
 class CclProcessesTest : public EmulatorTest {
  protected:
-  void SetUp() override { expect_ok(open_hub()); }
+  void SetUp() override { expect_ok(open_bootstrap_root()); }
   // Joins this process and two workers.
   void meet() {
     id_ = Clique::make_id();
@@ -217,7 +217,7 @@ TEST_F(CclProcessesTest, AKilledRankIsToldOf) {
   // The remaining ranks hang until they abort.
   EXPECT_EQ(self_->stream().query().code(), Code::kNotReady);
   self_->communicator().abort();
-  expect_fails(Code::kCancelled, "aborted", self_->stream().synchronize(patience()));
+  expect_fails(Code::kCancelled, "aborted", self_->stream().synchronize(test_timeout()));
   workers_[1].write_line("abort");
   EXPECT_EQ(workers_[1].read_line(), "the communicator was aborted");
 }
@@ -227,7 +227,7 @@ TEST_F(CclProcessesTest, CallsThatDoNotMatchFailEverywhere) {
   tell("one");
   const Address data = self_->filled({1, 2});
   expect_ok(self_->run(Rank::call(Collective::kAllReduce, data, data, 2, 0)));
-  expect_fails(Code::kInvalidArgument, "do not fit", self_->stream().synchronize(patience()));
+  expect_fails(Code::kInvalidArgument, "do not fit", self_->stream().synchronize(test_timeout()));
   for (ChildProcess& each : workers_) {
     EXPECT_EQ(each.read_line(), "called");
     each.write_line("error");
@@ -261,13 +261,13 @@ TEST_F(CclProcessesTest, WhoeverGivesUpWaitingEndsIt) {
 
 TEST_F(CclProcessesTest, StrangersHarmNothing) {
   for (const size_t bytes : {0, 3, 16, 200, 1000}) {
-    const int socket = Link::connect_to(own_door());
+    const int socket = Link::connect_to(own_root_address());
     ASSERT_GE(socket, 0);
     const std::vector<char> rubbish(bytes, 'x');
     EXPECT_EQ(::send(socket, rubbish.data(), bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
     close(socket);
   }
-  Link link(Link::connect_to(own_door()));
+  Link link(Link::connect_to(own_root_address()));
   link.send(Frame{.kind = MessageKind::kHello, .rank = 5, .world = 2, .id = Clique::make_id()});
   Message answer;
   ASSERT_TRUE(link.receive(&answer));

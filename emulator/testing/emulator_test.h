@@ -18,7 +18,7 @@
 namespace keel::emulator {
 
 // A deadline long enough for any loaded machine; only a hang reaches it.
-inline Time patience() {
+inline Time test_timeout() {
   return Clock::now() + std::chrono::seconds(60);
 }
 
@@ -62,7 +62,7 @@ class EmulatorTest : public ::testing::Test {
   static std::vector<uint32_t> read(Stream& stream, Address address, size_t words) {
     std::vector<uint32_t> values(words);
     expect_ok(stream.copy_to_host(values.data(), address, words * 4));
-    expect_ok(stream.synchronize(patience()));
+    expect_ok(stream.synchronize(test_timeout()));
     return values;
   }
   static Status fill(Stream& stream, Address address, uint32_t word, size_t words) {

@@ -33,10 +33,10 @@
  *    table, if present, needs every slot.
  *  - Optional: NULL where the chip has nothing for the slot. Core then emulates the slot as
  *    the comment says, with the same meaning, or returns KEEL_UNSUPPORTED.
- *  - Loading requires no capability (KEEL_CLAIM_*). `keel conform` certifies a level only
- *    for a device with the level's capabilities: KEEL_CLAIM_PINNED for core and memory,
- *    KEEL_CLAIM_ASYNC for async, KEEL_CLAIM_OPS, KEEL_CLAIM_KERNELS and KEEL_CLAIM_CCL for
- *    the levels of those names.
+ *  - Loading requires no capability (KEEL_CAPABILITY_*). `keel conform` certifies a level only
+ *    for a device with the level's capabilities: KEEL_CAPABILITY_PINNED for core and memory,
+ *    KEEL_CAPABILITY_ASYNC for async, KEEL_CAPABILITY_OPS, KEEL_CAPABILITY_KERNELS and
+ * KEEL_CAPABILITY_CCL for the levels of those names.
  *
  * v0 may still change. Keel freezes v0 as v1 once CUDA, Level Zero, Ascend and Kunlun plugins have
  * been written against it. */
@@ -317,24 +317,24 @@ typedef struct keel_instance_settings {
 /* Capabilities. A set bit promises that the slots behind it work; conformance fails a capability
  * whose slots refuse, and lists missing capabilities as unsupported. */
 enum {
-  KEEL_CLAIM_PINNED = 1 << 0,         /* alloc of KEEL_MEMORY_PINNED */
-  KEEL_CLAIM_MANAGED = 1 << 1,        /* alloc of KEEL_MEMORY_MANAGED */
-  KEEL_CLAIM_HOST_REGISTER = 1 << 2,  /* host_register, host_unregister */
-  KEEL_CLAIM_HOST_ALIAS = 1 << 3,     /* host_alias of device memory */
-  KEEL_CLAIM_EXPORT = 1 << 4,         /* export_memory, import_memory */
-  KEEL_CLAIM_PEER_COPY = 1 << 5,      /* copy_peer among devices of the instance */
-  KEEL_CLAIM_ASYNC = 1 << 6,          /* enqueueing returns before the work is done */
-  KEEL_CLAIM_TIMING = 1 << 7,         /* timing events */
-  KEEL_CLAIM_NOTIFY = 1 << 8,         /* event_notify */
-  KEEL_CLAIM_PRIORITY = 1 << 9,       /* streams of different priority differ in urgency */
-  KEEL_CLAIM_NATIVE_GATE = 1 << 10,   /* gate_create, gate_open, stream_wait_gate */
-  KEEL_CLAIM_STREAM_ALLOC = 1 << 11,  /* alloc_on_stream, free_on_stream */
-  KEEL_CLAIM_KERNELS = 1 << 12,       /* the kernel table */
-  KEEL_CLAIM_OPS = 1 << 13,           /* the op table: at least fill, add and cast */
-  KEEL_CLAIM_CCL = 1 << 14,           /* the ccl table */
-  KEEL_CLAIM_MEMORY_INFO = 1 << 15,   /* device memory_info */
-  KEEL_CLAIM_FILL = 1 << 16,          /* fill, with every pattern size */
-  KEEL_CLAIM_PAGEABLE_ASYNC = 1 << 17 /* copies of pageable memory do not block either */
+  KEEL_CAPABILITY_PINNED = 1 << 0,         /* alloc of KEEL_MEMORY_PINNED */
+  KEEL_CAPABILITY_MANAGED = 1 << 1,        /* alloc of KEEL_MEMORY_MANAGED */
+  KEEL_CAPABILITY_HOST_REGISTER = 1 << 2,  /* host_register, host_unregister */
+  KEEL_CAPABILITY_HOST_ALIAS = 1 << 3,     /* host_alias of device memory */
+  KEEL_CAPABILITY_EXPORT = 1 << 4,         /* export_memory, import_memory */
+  KEEL_CAPABILITY_PEER_COPY = 1 << 5,      /* copy_peer among devices of the instance */
+  KEEL_CAPABILITY_ASYNC = 1 << 6,          /* enqueueing returns before the work is done */
+  KEEL_CAPABILITY_TIMING = 1 << 7,         /* timing events */
+  KEEL_CAPABILITY_NOTIFY = 1 << 8,         /* event_notify */
+  KEEL_CAPABILITY_PRIORITY = 1 << 9,       /* streams of different priority differ in urgency */
+  KEEL_CAPABILITY_NATIVE_GATE = 1 << 10,   /* gate_create, gate_open, stream_wait_gate */
+  KEEL_CAPABILITY_STREAM_ALLOC = 1 << 11,  /* alloc_on_stream, free_on_stream */
+  KEEL_CAPABILITY_KERNELS = 1 << 12,       /* the kernel table */
+  KEEL_CAPABILITY_OPS = 1 << 13,           /* the op table: at least fill, add and cast */
+  KEEL_CAPABILITY_CCL = 1 << 14,           /* the ccl table */
+  KEEL_CAPABILITY_MEMORY_INFO = 1 << 15,   /* device memory_info */
+  KEEL_CAPABILITY_FILL = 1 << 16,          /* fill, with every pattern size */
+  KEEL_CAPABILITY_PAGEABLE_ASYNC = 1 << 17 /* copies of pageable memory do not block either */
 };
 
 /* Fixed properties of a device. Text is UTF-8 and 0-terminated. */
@@ -347,7 +347,7 @@ typedef struct keel_device_info {
   uint8_t uuid[16];      /* zero when unknown */
   keel_device_type type;
   int32_t numa_node;        /* -1 when unknown */
-  uint64_t claims;          /* KEEL_CLAIM_* */
+  uint64_t capabilities;    /* KEEL_CAPABILITY_* */
   uint64_t memory_bytes;    /* 0 when unknown: core bases no decision on it */
   uint64_t max_alloc_bytes; /* largest single allocation; 0 when only memory limits it */
   uint32_t alignment;       /* of every device allocation: a power of two >= 64 */
@@ -379,7 +379,7 @@ typedef struct keel_device_table {
                       keel_plugin_device** out_device);
   /* Core has destroyed all objects of the device before. May block. Required. */
   void (*close)(keel_plugin_device* device);
-  /* Free and total device memory in bytes. Optional (KEEL_CLAIM_MEMORY_INFO); without it
+  /* Free and total device memory in bytes. Optional (KEEL_CAPABILITY_MEMORY_INFO); without it
    * keel_device_memory_info returns KEEL_UNSUPPORTED. */
   keel_status (*memory_info)(keel_plugin_device* device, uint64_t* out_free, uint64_t* out_total);
   /* Optional; core reports "unknown" without it. Native: NVML, dcmi, xpuml. */
@@ -418,28 +418,28 @@ typedef struct keel_memory_table {
   keel_header header;
   /* Allocates |size| > 0 bytes, aligned to keel_device_info.alignment; |usage|: KEEL_USAGE_*.
    * KEEL_OUT_OF_MEMORY when memory runs out. May block. Not zeroed. Required for
-   * KEEL_MEMORY_DEVICE; core asks for the other kinds only with the capabilities KEEL_CLAIM_PINNED
-   * and KEEL_CLAIM_MANAGED. Without pinned memory, copies to another backend use that backend's
-   * pinned memory, and core refuses fills that |fill| cannot do. Native: cuMemAlloc/cuMemHostAlloc,
-   * aclrtMalloc, xpu_malloc, vkAllocateMemory. */
+   * KEEL_MEMORY_DEVICE; core asks for the other kinds only with the capabilities
+   * KEEL_CAPABILITY_PINNED and KEEL_CAPABILITY_MANAGED. Without pinned memory, copies to another
+   * backend use that backend's pinned memory, and core refuses fills that |fill| cannot do. Native:
+   * cuMemAlloc/cuMemHostAlloc, aclrtMalloc, xpu_malloc, vkAllocateMemory. */
   keel_status (*alloc)(keel_plugin_device* device, keel_memory_kind kind, uint64_t size,
                        uint32_t usage, void** out_pointer);
   /* Frees |pointer|, which alloc returned with the same |kind|; no work uses the memory any more:
    * core has waited. May synchronise with the device. Required. */
   keel_status (*free)(keel_plugin_device* device, keel_memory_kind kind, void* pointer);
   /* Stream-ordered forms; free may take memory of alloc_on_stream, and free_on_stream memory of
-   * alloc. Optional (KEEL_CLAIM_STREAM_ALLOC). Native: cuMemAllocAsync. */
+   * alloc. Optional (KEEL_CAPABILITY_STREAM_ALLOC). Native: cuMemAllocAsync. */
   keel_status (*alloc_on_stream)(keel_plugin_stream* stream, uint64_t size, void** out_pointer);
   keel_status (*free_on_stream)(keel_plugin_stream* stream, void* pointer);
   /* Pins host memory of the caller until host_unregister. |out_device_pointer| gets the device's
-   * address of the memory, or NULL where the device has none. Optional (KEEL_CLAIM_HOST_REGISTER).
-   * Native: cuMemHostRegister. */
+   * address of the memory, or NULL where the device has none. Optional
+   * (KEEL_CAPABILITY_HOST_REGISTER). Native: cuMemHostRegister. */
   keel_status (*host_register)(keel_plugin_device* device, void* pointer, uint64_t size,
                                void** out_device_pointer);
   keel_status (*host_unregister)(keel_plugin_device* device, void* pointer);
   /* Returns an address through which the host may read and write |size| bytes of device memory at
    * |pointer|, coherent once the device's work is done; valid until the memory is freed. The
-   * address need not equal |pointer|. Optional (KEEL_CLAIM_HOST_ALIAS): CPU arenas, integrated
+   * address need not equal |pointer|. Optional (KEEL_CAPABILITY_HOST_ALIAS): CPU arenas, integrated
    * GPUs. Must be as fast for the host as the host's own memory; write-combined windows do not
    * qualify. With an alias, collectives of ranks in one process read and add in place, and copies
    * between backends move each byte once instead of staging it: an all_reduce of 1 KiB with a CPU
@@ -448,7 +448,7 @@ typedef struct keel_memory_table {
                             void** out_alias);
   /* Exports |pointer| as |out_export|; |kind| is the form that the caller can use, and
    * |importer_pid| the importing process (0: unknown), for drivers that require it.
-   * Optional (KEEL_CLAIM_EXPORT). Native: cuIpcGetMemHandle, cuMemGetHandleForAddressRange,
+   * Optional (KEEL_CAPABILITY_EXPORT). Native: cuIpcGetMemHandle, cuMemGetHandleForAddressRange,
    * vkGetMemoryFdKHR, aclrtIpcMemGetExportKey. */
   keel_status (*export_memory)(keel_plugin_device* device, void* pointer, uint64_t size,
                                keel_export_kind kind, int64_t importer_pid,
@@ -511,22 +511,22 @@ typedef struct keel_stream_table {
   keel_status (*copy)(keel_plugin_stream* stream, keel_copy_kind kind, void* destination,
                       const void* source, uint64_t size);
   /* Enqueues a copy between two devices of the instance on a stream of either.
-   * Optional (KEEL_CLAIM_PEER_COPY). Native: cuMemcpyPeerAsync. */
+   * Optional (KEEL_CAPABILITY_PEER_COPY). Native: cuMemcpyPeerAsync. */
   keel_status (*copy_peer)(keel_plugin_stream* stream, keel_plugin_device* destination_device,
                            void* destination, keel_plugin_device* source_device, const void* source,
                            uint64_t size);
   /* Fills |size| bytes with a pattern of |pattern_size| = 1, 2, 4 or 8 bytes; size and destination
-   * are multiples of |pattern_size|. Optional; without KEEL_CLAIM_FILL core passes patterns of one
-   * byte only (ACL has no others), and for longer patterns copies from a filled buffer. Native:
+   * are multiples of |pattern_size|. Optional; without KEEL_CAPABILITY_FILL core passes patterns of
+   * one byte only (ACL has no others), and for longer patterns copies from a filled buffer. Native:
    * cuMemsetD8Async. */
   keel_status (*fill)(keel_plugin_stream* stream, void* destination, const void* pattern,
                       uint32_t pattern_size, uint64_t size);
 
   /* A native gate: the stream waits in the device's queue until the host opens the gate, which
-   * cannot open with an error. Optional (KEEL_CLAIM_NATIVE_GATE). Core uses a native gate only when
-   * all work that the opening depends on was submitted before, since a waiting command can stall
-   * other streams of the same hardware queue. Native: cuStreamWaitValue64, a host-signalled Level
-   * Zero event or timeline semaphore. */
+   * cannot open with an error. Optional (KEEL_CAPABILITY_NATIVE_GATE). Core uses a native gate only
+   * when all work that the opening depends on was submitted before, since a waiting command can
+   * stall other streams of the same hardware queue. Native: cuStreamWaitValue64, a host-signalled
+   * Level Zero event or timeline semaphore. */
   keel_status (*gate_create)(keel_plugin_device* device, keel_plugin_gate** out_gate);
   void (*gate_destroy)(keel_plugin_gate* gate);
   keel_status (*gate_open)(keel_plugin_gate* gate);
@@ -548,7 +548,7 @@ typedef struct keel_stream_table {
    * event_query every 1 to 50 us. */
   keel_status (*event_wait)(keel_plugin_event* event, int64_t timeout_ns);
   /* Calls |fn| once when |event|, which has been recorded, is done or has failed; at once if
-   * |event| already is. Optional (KEEL_CLAIM_NOTIFY); without this slot core polls event_query
+   * |event| already is. Optional (KEEL_CAPABILITY_NOTIFY); without this slot core polls event_query
    * every 20 to 200 us. A lost callback delays streams of other backends by up to a second: core
    * then calls event_query, and logs an error that names the device. Native: a waiting thread of
    * the plugin; cuLaunchHostFunc alone is not enough, since CUDA skips the function on failure. */
@@ -557,7 +557,7 @@ typedef struct keel_stream_table {
    * stream of the same device. Never blocks the host. Required. */
   keel_status (*stream_wait_event)(keel_plugin_stream* stream, keel_plugin_event* event);
   /* Nanoseconds from |start| to |end|, both timing events and both done. Optional
-   * (KEEL_CLAIM_TIMING). */
+   * (KEEL_CAPABILITY_TIMING). */
   keel_status (*event_elapsed)(keel_plugin_event* start, keel_plugin_event* end,
                                uint64_t* out_nanoseconds);
 } keel_stream_table;
@@ -584,7 +584,7 @@ typedef struct keel_launch {
   const uint32_t* argument_sizes;
 } keel_launch;
 
-/* Kernel binaries of the user. The table is optional as a whole (KEEL_CLAIM_KERNELS). */
+/* Kernel binaries of the user. The table is optional as a whole (KEEL_CAPABILITY_KERNELS). */
 typedef struct keel_kernel_table {
   keel_header header;
   keel_status (*load)(keel_plugin_device* device, keel_binary_format format, const void* data,
@@ -700,10 +700,10 @@ typedef struct keel_ccl_info {
   uint32_t reserved;
 } keel_ccl_info;
 
-/* NCCL, RCCL, HCCL, BKCL. Optional as a whole (KEEL_CLAIM_CCL, which needs capability, unique_id,
- * init_rank, destroy, run and info). No two ranks of one communicator share a device, and no device
- * with a single hardware queue takes part: a waiting operation would hold up the work that it waits
- * for. */
+/* NCCL, RCCL, HCCL, BKCL. Optional as a whole (KEEL_CAPABILITY_CCL, which needs capability,
+ * unique_id, init_rank, destroy, run and info). No two ranks of one communicator share a device,
+ * and no device with a single hardware queue takes part: a waiting operation would hold up the work
+ * that it waits for. */
 typedef struct keel_ccl_table {
   keel_header header;
   /* KEEL_OK when the library itself runs |collective| for the dtype and reduction, never by

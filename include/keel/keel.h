@@ -583,7 +583,7 @@ typedef struct keel_comm_stats {
   uint64_t bytes_to_host;     /* staged device -> host */
   uint64_t bytes_to_device;   /* staged host -> device */
   uint64_t bytes_in_place;    /* buffer bytes read and written in place, without staging */
-  uint64_t gave_way;          /* times its operations yielded to urgent ones */
+  uint64_t preempted;         /* times its operations yielded to urgent ones */
   uint64_t native_operations; /* run by native libraries, in whole or in part */
 } keel_comm_stats;
 KEEL_API keel_status keel_comm_stats_get(keel_comm comm, keel_comm_stats* out_stats);

@@ -98,8 +98,8 @@ std::vector<std::string> default_devices() {
   for (const keel_backend_info& backend : keel::backends()) {
     if (backend.device_count == 0) continue;
     const std::string name = std::string(backend.name) + ":0";
-    constexpr uint64_t kNeeded = KEEL_CLAIM_OPS | KEEL_CLAIM_TIMING;
-    if ((keel::Device::find(name).info().claims & kNeeded) != kNeeded) continue;
+    constexpr uint64_t kNeeded = KEEL_CAPABILITY_OPS | KEEL_CAPABILITY_TIMING;
+    if ((keel::Device::find(name).info().capabilities & kNeeded) != kNeeded) continue;
     names.insert(name == kReferenceDevice ? names.begin() : names.end(), name);
   }
   return names;
@@ -116,7 +116,7 @@ std::vector<keel::Device> open_devices(const Options& options) {
     } catch (const keel::Error& error) {
       throw std::invalid_argument("--devices " + name + ": " + error.what());
     }
-    if ((devices.back().info().claims & KEEL_CLAIM_TIMING) == 0) {
+    if ((devices.back().info().capabilities & KEEL_CAPABILITY_TIMING) == 0) {
       throw std::invalid_argument("--devices " + name +
                                   ": it has no timing events, from which the shares are made");
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chip's operators: fill, add and cast, the set that KEEL_CLAIM_OPS requires.
+// The chip's operators: fill, add and cast, the set that KEEL_CAPABILITY_OPS requires.
 #ifndef TINYCHIP_OPS_H_
 #define TINYCHIP_OPS_H_
 

@@ -99,9 +99,9 @@ keel_status device_info(keel_plugin_instance*, uint32_t ordinal, keel_device_inf
   kit::copy_text(info.driver, "none");
   info.type = KEEL_DEVICE_OTHER;
   info.numa_node = -1;
-  info.claims = KEEL_CLAIM_PINNED | KEEL_CLAIM_ASYNC | KEEL_CLAIM_TIMING | KEEL_CLAIM_NOTIFY |
-                KEEL_CLAIM_OPS | KEEL_CLAIM_MEMORY_INFO | KEEL_CLAIM_FILL |
-                KEEL_CLAIM_PAGEABLE_ASYNC;
+  info.capabilities = KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_ASYNC | KEEL_CAPABILITY_TIMING |
+                      KEEL_CAPABILITY_NOTIFY | KEEL_CAPABILITY_OPS | KEEL_CAPABILITY_MEMORY_INFO |
+                      KEEL_CAPABILITY_FILL | KEEL_CAPABILITY_PAGEABLE_ASYNC;
   info.memory_bytes = kMemoryBytes;
   info.alignment = kAlignment;
   info.copy_alignment = 1;

@@ -80,7 +80,7 @@ int run(const std::string& folder) {
   bool ran = false;
   for (keel::Device device : keel::Device::all()) {
     const std::string name = device.name();
-    const bool claims = (device.info().claims & KEEL_CLAIM_KERNELS) != 0;
+    const bool claims = (device.info().capabilities & KEEL_CAPABILITY_KERNELS) != 0;
     const std::optional<Loaded> loaded = claims ? load(device, folder) : std::nullopt;
     if (!loaded) {
       std::printf("%-12s %s\n", name.c_str(),

@@ -18,14 +18,15 @@ namespace keel::testing {
 
 namespace {
 
-constexpr int kPatienceMs = 60'000;
+constexpr int kTestTimeoutMs = 60'000;
 
 std::string read_line_of(int fd) {
   std::string line;
   char each = 0;
   while (true) {
     pollfd poll_fd = {fd, POLLIN, 0};
-    if (poll(&poll_fd, 1, kPatienceMs) <= 0 || read(fd, &each, 1) != 1 || each == '\n') return line;
+    if (poll(&poll_fd, 1, kTestTimeoutMs) <= 0 || read(fd, &each, 1) != 1 || each == '\n')
+      return line;
     line += each;
   }
 }
@@ -79,7 +80,7 @@ void ChildProcess::kill() {
 }
 
 int ChildProcess::wait() {
-  for (int waited = 0; waited < kPatienceMs; ++waited) {
+  for (int waited = 0; waited < kTestTimeoutMs; ++waited) {
     int status = 0;
     if (waitpid(pid_, &status, WNOHANG) == pid_) {
       pid_ = -1;

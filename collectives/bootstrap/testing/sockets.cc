@@ -14,7 +14,7 @@
 namespace keel::testing {
 
 namespace {
-constexpr int64_t kPatienceNs = 60'000'000'000;
+constexpr int64_t kTestTimeoutNs = 60'000'000'000;
 constexpr uid_t kNobody = 65534;
 }  // namespace
 
@@ -33,7 +33,7 @@ FileDescriptor stranger(const std::string& name) {
   FileDescriptor socket;
   Peer peer;
   const Status connected =
-      connect_to(name, Absence::kFails, Deadline::after(kPatienceNs), &socket, &peer);
+      connect_to(name, Absence::kFails, Deadline::after(kTestTimeoutNs), &socket, &peer);
   EXPECT_TRUE(connected.ok()) << connected.text();
   EXPECT_EQ(peer.uid, geteuid());
   return socket;
@@ -41,7 +41,7 @@ FileDescriptor stranger(const std::string& name) {
 
 Status answer_to(const FileDescriptor& socket) {
   Packet packet;
-  KEEL_RETURN_IF_ERROR(receive_packet(socket.get(), Deadline::after(kPatienceNs), &packet));
+  KEEL_RETURN_IF_ERROR(receive_packet(socket.get(), Deadline::after(kTestTimeoutNs), &packet));
   Status answer;
   KEEL_RETURN_IF_ERROR(parse_answer(packet.bytes, &answer));
   return answer;

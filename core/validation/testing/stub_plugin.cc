@@ -40,7 +40,8 @@ keel_status device_info(keel_plugin_instance*, uint32_t, keel_device_info* out_i
   kit::copy_text(out_info->name, "stub");
   out_info->type = KEEL_DEVICE_OTHER;
   out_info->alignment = 256;
-  out_info->claims = ((uint64_t{KEEL_CLAIM_PAGEABLE_ASYNC} << 1) - 1) & ~uint64_t{KEEL_CLAIM_CCL};
+  out_info->capabilities =
+      ((uint64_t{KEEL_CAPABILITY_PAGEABLE_ASYNC} << 1) - 1) & ~uint64_t{KEEL_CAPABILITY_CCL};
   if (g_stub.edit_info) g_stub.edit_info(out_info);
   return status;
 }

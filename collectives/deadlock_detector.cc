@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/deadlock_detector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace keel {
+
+namespace {
+
+constexpr uint32_t kNobody = UINT32_MAX;
+// Ranks visited by one search: each visit reads the counters of all ranks.
+constexpr size_t kMostLookedAt = 64;
+constexpr uint32_t kMostDescribed = 8;
+
+std::string describe_messages(const PointToPointProgress& standing, uint32_t messages) {
+  const bool sends = standing.sends.load(std::memory_order_relaxed) != 0;
+  const std::string first =
+      fmt::format("{} {} {} rank {}", standing.count.load(std::memory_order_relaxed),
+                  kit::dtype_name(standing.dtype.load(std::memory_order_relaxed)),
+                  sends ? "to" : "from", standing.peer.load(std::memory_order_relaxed));
+  if (messages == 1) return fmt::format("{}({})", sends ? "send" : "recv", first);
+  return fmt::format("send_recv({} messages, the first of {})", messages, first);
+}
+
+// Describes |rank|'s current operation; empty if none.
+std::string describe_progress(ControlSegment& segment, uint32_t rank, uint64_t sequence) {
+  if (segment.has_posted(rank, sequence)) {
+    return describe(segment.post(rank, sequence).fingerprint);
+  }
+  const PointToPointProgress& standing = segment.standing(rank);
+  const uint32_t messages = standing.messages.load(std::memory_order_acquire);
+  if (messages != 0) return describe_messages(standing, messages);
+  Fingerprint held;
+  if (segment.is_held(rank, &held)) {
+    return describe(held) + ", called behind work that its stream is not done with";
+  }
+  if (sequence == 0 || segment.is_done(rank, sequence - 1)) return "";
+  if (!segment.has_posted(rank, sequence - 1)) return "";
+  // The rank has not completed the previous operation, called by all ranks.
+  return describe(segment.post(rank, sequence - 1).fingerprint);
+}
+
+}  // namespace
+
+void end_messages(ControlSegment& segment, uint32_t rank) {
+  PointToPointProgress& standing = segment.standing(rank);
+  if (standing.messages.load(std::memory_order_relaxed) == 0) return;
+  standing.messages.store(0, std::memory_order_release);
+  standing.version.fetch_add(2, std::memory_order_release);
+}
+
+bool DeadlockDetector::is_at_messages(uint32_t rank) const {
+  return segment_.standing(rank).messages.load(std::memory_order_acquire) != 0;
+}
+
+bool DeadlockDetector::waits_for(uint32_t rank, uint32_t other) const {
+  if (has_posted(rank)) return !has_posted(other);
+  if (!is_at_messages(rank)) return false;
+  // A rank without messages so far has begun none with |rank|: the pages of its counters need not
+  // exist.
+  const bool is_new = segment_.standing(other).version.load(std::memory_order_acquire) == 0;
+  const ProgressCounters& own = segment_.counters(rank, other);
+  const uint64_t sent = own.sends.load(std::memory_order_acquire);
+  const uint64_t received = own.receives.load(std::memory_order_acquire);
+  if (is_new || (sent == 0 && received == 0)) return sent != 0 || received != 0;
+  const ProgressCounters& theirs = segment_.counters(other, rank);
+  return sent > theirs.receives.load(std::memory_order_acquire) ||
+         received > theirs.sends.load(std::memory_order_acquire);
+}
+
+bool DeadlockDetector::is_certain(const std::vector<uint32_t>& circle) const {
+  std::vector<uint64_t> versions;
+  for (const uint32_t rank : circle) {
+    versions.push_back(segment_.standing(rank).version.load(std::memory_order_acquire));
+    if (versions.back() % 2 != 0) return false;
+  }
+  for (size_t i = 0; i < circle.size(); ++i) {
+    if (!waits_for(circle[i], circle[(i + 1) % circle.size()])) return false;
+  }
+  for (size_t i = 0; i < circle.size(); ++i) {
+    const PointToPointProgress& standing = segment_.standing(circle[i]);
+    if (standing.version.load(std::memory_order_acquire) != versions[i]) return false;
+  }
+  return true;
+}
+
+std::vector<uint32_t> DeadlockDetector::find() const {
+  const uint32_t world = segment_.world();
+  std::vector<uint32_t> reached_from(world, kNobody);
+  std::vector<uint32_t> reached = {rank_};
+  for (size_t next = 0; next < reached.size(); ++next) {
+    const uint32_t rank = reached[next];
+    if (waits_for(rank, rank_)) {
+      std::vector<uint32_t> circle;
+      for (uint32_t at = rank; at != rank_; at = reached_from[at]) circle.push_back(at);
+      circle.push_back(rank_);
+      std::reverse(circle.begin(), circle.end());
+      if (is_certain(circle)) return circle;
+    }
+    for (uint32_t other = 0; other < world && reached.size() < kMostLookedAt; ++other) {
+      if (other == rank_ || reached_from[other] != kNobody || !waits_for(rank, other)) continue;
+      reached_from[other] = rank;
+      reached.push_back(other);
+    }
+  }
+  return {};
+}
+
+bool DeadlockDetector::are_all_there() const {
+  for (uint32_t rank = 0; rank < segment_.world(); ++rank) {
+    if (!has_posted(rank) && !is_at_messages(rank)) return false;
+  }
+  return true;
+}
+
+uint32_t DeadlockDetector::find_odd() const {
+  uint32_t odd = kNobody;
+  uint32_t usual = kNobody;
+  for (uint32_t rank = 0; rank < segment_.world(); ++rank) {
+    if (!has_posted(rank)) {
+      if (odd != kNobody) return kNobody;
+      odd = rank;
+    } else if (usual == kNobody) {
+      usual = rank;
+    } else if (!(segment_.post(rank, sequence_).fingerprint ==
+                 segment_.post(usual, sequence_).fingerprint)) {
+      return kNobody;
+    }
+  }
+  return segment_.world() > 2 ? odd : kNobody;
+}
+
+Status DeadlockDetector::failure_of(const std::vector<uint32_t>& circle) const {
+  const auto progress_of = [&](uint32_t rank) {
+    return describe_progress(segment_, rank, sequence_);
+  };
+  const uint32_t odd = find_odd();
+  if (odd != kNobody) {
+    return failure(KEEL_INVALID_ARGUMENT, "mismatch: {} called {}, all others {}", team_.name(odd),
+                   progress_of(odd), progress_of(odd == 0 ? 1 : 0));
+  }
+  std::string text = "mismatch:";
+  for (size_t i = 0; i < circle.size() && i < kMostDescribed; ++i) {
+    text += fmt::format("{} {} called {}", i == 0 ? "" : ",", team_.name(circle[i]),
+                        progress_of(circle[i]));
+  }
+  text += circle.size() == 1 ? ", and nothing that goes with it"
+                             : ": each waits for the next, and the last for the first";
+  return {KEEL_INVALID_ARGUMENT, text};
+}
+
+std::string describe_progress_of_all(Team& team, uint64_t sequence) {
+  std::string text;
+  for (uint32_t rank = 0; rank < team.world(); ++rank) {
+    if (rank == kMostDescribed) {
+      text += fmt::format(", and {} more", team.world() - rank);
+      break;
+    }
+    const std::string standing = describe_progress(team.segment(), rank, sequence);
+    text += fmt::format("{}rank {} {}at {}", rank == 0 ? "" : ", ", rank, rank == 0 ? "is " : "",
+                        standing.empty() ? "nothing" : standing);
+  }
+  return text;
+}
+
+}  // namespace keel

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/hierarchical/native_group.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <keel/plugin_kit.hpp>
+#include <keel/thread_start.hpp>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "collectives/operation.h"
+#include "core/copy.h"
+#include "core/log.h"
+#include "core/observer.h"
+
+namespace keel {
+
+Status NativeGroup::make_id(Device& device, NativeId* out_id) {
+  uint64_t size = out_id->bytes.size();
+  KEEL_RETURN_IF_ERROR(
+      device.check(device.ccl_table()->unique_id(device.native(), out_id->bytes.data(), &size),
+                   "ccl.unique_id"));
+  if (size == 0 || size > out_id->bytes.size()) {
+    return failure(KEEL_INTERNAL, "{}: ccl.unique_id: an id of {} bytes", device.name(), size);
+  }
+  out_id->size = static_cast<uint32_t>(size);
+  return {};
+}
+
+namespace {
+
+// Runs a library call that makes a communicator in a thread of its own. Not every library supports
+// a deadline; a call that never returns leaves the thread behind.
+class AsyncCommInit {
+ public:
+  using Make = std::function<keel_status(keel_plugin_comm** out_native)>;
+
+  AsyncCommInit(Ref<Device> device, const char* name, Make make)
+      : device_(std::move(device)), name_(name), make_(std::move(make)) {}
+
+  static Status start(const Ref<Device>& device, const char* name, Make make,
+                      std::shared_ptr<AsyncCommInit>* out_init) {
+    auto init = std::make_shared<AsyncCommInit>(device, name, std::move(make));
+    try {
+      kit::start_thread<std::thread>("keel-native", [init] { init->run(); }).detach();
+    } catch (const kit::NoThread& error) {
+      return failure(KEEL_OUT_OF_MEMORY, "{}: {}: {}", device->name(), name, error.what());
+    }
+    *out_init = std::move(init);
+    return {};
+  }
+
+  // Waits until the call returns, |segment| fails, or the deadline has passed by more than 1 s; in
+  // that second the library may report the timeout itself. A library that gives up because of
+  // another rank does not know the reason. The failing rank writes it to |segment|: at once, or
+  // after 1 s if its own call hangs. So after KEEL_RANK_FAILED, KEEL_TIMED_OUT or KEEL_ABORTED,
+  // await() waits up to 2 s for the reason, and returns the library's failure if no reason arrives.
+  Status await(const ControlSegment& segment, const Deadline& deadline,
+               keel_plugin_comm** out_native) {
+    const Deadline latest = Deadline::after(deadline.remaining_ns() + kSlackNs);
+    std::unique_lock lock(mutex_);
+    while (!is_over_ && !segment.failed() && !latest.passed()) {
+      over_.wait_for(lock, std::chrono::nanoseconds(WaitContext::kSliceNs));
+    }
+    if (is_over_) {
+      const keel_status code = status_.code();
+      if (code == KEEL_RANK_FAILED || code == KEEL_TIMED_OUT || code == KEEL_ABORTED) {
+        return await_reason(segment);
+      }
+      *out_native = native_;
+      return status_;
+    }
+    is_given_up_ = true;
+    if (segment.failed()) return segment.failure_status();
+    return failure(KEEL_TIMED_OUT, "{}: {} does not return", device_->name(), name_);
+  }
+  // After a failed await(), or instead of await(): whether the call returns within |timeout_ns|.
+  bool ends(int64_t timeout_ns) {
+    std::unique_lock lock(mutex_);
+    return over_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] { return is_over_; });
+  }
+
+ private:
+  Status await_reason(const ControlSegment& segment) const {
+    constexpr int64_t kGraceNs = 2 * kSlackNs;
+    const Deadline deadline = Deadline::after(kGraceNs);
+    while (!segment.failed() && !deadline.passed()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (segment.failed()) return segment.failure_status();
+    return failure(status_.code(), "{} (no other rank said why)", status_.text());
+  }
+  void run() {
+    keel_plugin_comm* native = nullptr;
+    Status status = device_->check(make_(&native), name_);
+    std::lock_guard lock(mutex_);
+    if (is_given_up_ && native != nullptr) device_->ccl_table()->destroy(native);
+    native_ = native;
+    status_ = std::move(status);
+    is_over_ = true;
+    over_.notify_all();
+  }
+
+  static constexpr int64_t kSlackNs = 1'000'000'000;
+
+  const Ref<Device> device_;
+  const char* const name_;
+  const Make make_;
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool is_over_ = false;
+  bool is_given_up_ = false;
+  Status status_;
+  keel_plugin_comm* native_ = nullptr;
+};
+
+}  // namespace
+
+Status NativeGroup::create(const Ref<Device>& device, const NativeId& id, uint32_t index,
+                           uint32_t size, StreamLease stream, int64_t timeout_ns,
+                           const ControlSegment& segment, const Deadline& deadline,
+                           std::unique_ptr<NativeGroup>* out_group) {
+  // Pass the full timeout rather than the rest of the deadline: the rest may be almost nothing, and
+  // the library would apply it to every later operation.
+  std::shared_ptr<AsyncCommInit> entrance;
+  Status made = AsyncCommInit::start(
+      device, "ccl.init_rank",
+      [table = device->ccl_table(), native = device->native(), id, index, size,
+       timeout_ns](keel_plugin_comm** out_native) {
+        return table->init_rank(native, id.bytes.data(), id.size, static_cast<int32_t>(index),
+                                static_cast<int32_t>(size), timeout_ns, out_native);
+      },
+      &entrance);
+  keel_plugin_comm* native = nullptr;
+  if (made.ok()) made = entrance->await(segment, deadline, &native);
+  KEEL_RETURN_IF_ERROR(made);
+  out_group->reset(new NativeGroup(device, native, std::move(stream), index, size));
+  return {};
+}
+
+Status NativeGroup::split(std::span<const uint32_t> members, uint32_t index, StreamLease stream,
+                          int64_t timeout_ns, const ControlSegment& segment,
+                          const Deadline& deadline, std::unique_ptr<NativeGroup>* out_group) {
+  const keel_ccl_table* table = device_->ccl_table();
+  if (!KEEL_HAS(keel_ccl_table, table, split)) {
+    return failure(KEEL_UNSUPPORTED, "{}: the plugin has no ccl.split", device_->name());
+  }
+  std::shared_ptr<AsyncCommInit> splitting;
+  Status made = AsyncCommInit::start(
+      device_, "ccl.split",
+      [table, whole = native_, ranks = std::vector<uint32_t>(members.begin(), members.end()), index,
+       timeout_ns](keel_plugin_comm** out_native) {
+        return table->split(whole, ranks.data(), static_cast<uint32_t>(ranks.size()), index,
+                            timeout_ns, out_native);
+      },
+      &splitting);
+  keel_plugin_comm* native = nullptr;
+  if (made.ok()) made = splitting->await(segment, deadline, &native);
+  if (made.ok() && native != nullptr) {
+    out_group->reset(new NativeGroup(device_, native, std::move(stream), index,
+                                     static_cast<uint32_t>(members.size())));
+    return {};
+  }
+  if (made.ok() || made.code() == KEEL_UNSUPPORTED || !splitting) return made;
+  // A call blocked in the library returns after an abort, or never; the abort itself may hang too.
+  constexpr int64_t kTestTimeoutNs = 5'000'000'000;
+  std::shared_ptr<AsyncCommInit> aborting;
+  if (KEEL_HAS(keel_ccl_table, table, abort)) {
+    const auto abort = [table, whole = native_](keel_plugin_comm**) { return table->abort(whole); };
+    is_stuck_ = !AsyncCommInit::start(device_, "ccl.abort", abort, &aborting).ok();
+  }
+  is_stuck_ = is_stuck_ || !splitting->ends(kTestTimeoutNs);
+  is_stuck_ = is_stuck_ || (aborting && !aborting->ends(kTestTimeoutNs));
+  return made;
+}
+
+NativeGroup::~NativeGroup() {
+  if (is_stuck_) {
+    log(KEEL_LOG_ERROR, "{}: a native communicator is left behind, its library does not return",
+        device_->name());
+  } else {
+    device_->ccl_table()->destroy(native_);
+  }
+}
+
+void NativeGroup::describe(AccessList& accesses, const keel_ccl_call& call) const {
+  const uint64_t piece = call.count * kit::dtype_size(call.dtype);
+  const bool is_root = call.root == static_cast<int32_t>(index_);
+  const bool sends_pieces =
+      call.collective == KEEL_REDUCE_SCATTER || call.collective == KEEL_ALL_TO_ALL;
+  const bool receives_pieces =
+      call.collective == KEEL_ALL_GATHER || call.collective == KEEL_ALL_TO_ALL;
+  const bool reads = call.collective != KEEL_RECV && (call.collective != KEEL_BROADCAST || is_root);
+  const bool writes = call.collective != KEEL_SEND && (call.collective != KEEL_REDUCE || is_root);
+  if (reads) accesses.reads(device_.get(), call.send, sends_pieces ? piece * size_ : piece);
+  if (writes) {
+    accesses.writes(device_.get(), call.receive, receives_pieces ? piece * size_ : piece);
+  }
+}
+
+Status NativeGroup::enqueue(const char* name, std::span<const Copy> copies,
+                            std::span<const keel_ccl_call> calls) {
+  for (const Copy& copy : copies) {
+    KEEL_RETURN_IF_ERROR(submit_copy(*stream_, KEEL_COPY_DEVICE_TO_DEVICE, copy.destination,
+                                     copy.source, copy.bytes));
+  }
+  if (calls.empty()) return {};
+  const keel_ccl_table* table = device_->ccl_table();
+  return stream_->submit(
+      name,
+      [&](AccessList& accesses) {
+        for (const keel_ccl_call& call : calls) describe(accesses, call);
+      },
+      [&](keel_plugin_stream* native) {
+        return device_->check(
+            table->run(native_, native, calls.data(), static_cast<uint32_t>(calls.size())),
+            "ccl.run");
+      });
+}
+
+Status NativeGroup::run(const char* name, std::span<const Copy> copies,
+                        std::span<const keel_ccl_call> calls, Team& team, uint32_t rank,
+                        WaitContext& wait_context) {
+  KEEL_RETURN_IF_ERROR(enqueue(name, copies, calls));
+  Ref<EventRecord> record;
+  Status status = stream_->record(0, &record);
+  if (status.ok()) status = await(name, record, team.segment(), wait_context);
+  if (status.ok()) return {};
+  // Abort the team before the library gives up: the libraries of other ranks may report the abort,
+  // and those ranks should find the reason. If another rank was first, its reason stays.
+  team.abort(status.with_prefix(team.name(rank) + ": "));
+  give_up(record);
+  return team.segment().failure_status();
+}
+
+Status NativeGroup::await(const char* name, const Ref<EventRecord>& record,
+                          const ControlSegment& segment, WaitContext& wait_context) {
+  while (true) {
+    const int64_t slice = std::min(WaitContext::kSliceNs, wait_context.deadline().remaining_ns());
+    const Status status = record->wait(Deadline::after(slice));
+    const bool is_over = record->state() == EventRecord::State::kDone;
+    if (is_over && status.ok()) return {};
+    if (segment.failed()) return segment.failure_status();
+    const Status error = async_error();
+    if (!error.ok()) return error;
+    if (is_over) return status;
+    if (wait_context.cancelled()) return wait_context.given_up();
+    if (wait_context.deadline().passed()) {
+      return failure(KEEL_TIMED_OUT, "native {} did not end in time", name);
+    }
+  }
+}
+
+Status NativeGroup::async_error() const {
+  const keel_ccl_table* table = device_->ccl_table();
+  if (!KEEL_HAS(keel_ccl_table, table, async_error)) return {};
+  return device_->check(table->async_error(native_), "ccl.async_error");
+}
+
+void NativeGroup::give_up(const Ref<EventRecord>& record) {
+  const auto is_over = [&] { return record && record->state() == EventRecord::State::kDone; };
+  if (is_over()) return;
+  const keel_ccl_table* table = device_->ccl_table();
+  if (KEEL_HAS(keel_ccl_table, table, abort)) {
+    const Status aborted = device_->check(table->abort(native_), "ccl.abort");
+    if (!aborted.ok()) log(KEEL_LOG_ERROR, "{}", aborted.text());
+  }
+  // Aborted work ends within milliseconds, or never.
+  constexpr int64_t kTestTimeoutNs = 5'000'000'000;
+  if (record) (void)record->wait(Deadline::after(kTestTimeoutNs));
+  if (is_over()) return;
+  log(KEEL_LOG_ERROR, "{}: a native operation that was given up does not end, the device is lost",
+      device_->name());
+  (void)device_->check(KEEL_DEVICE_LOST, "ccl.abort");
+}
+
+}  // namespace keel

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Deadline, cancellation and spin budget of one collective operation.
+#ifndef KEEL_COLLECTIVES_TRANSPORTS_WAIT_CONTEXT_H_
+#define KEEL_COLLECTIVES_TRANSPORTS_WAIT_CONTEXT_H_
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "core/deadline.h"
+#include "core/event.h"
+#include "core/insiders.h"
+#include "core/status.h"
+
+namespace keel {
+
+class ControlSegment;
+
+// Wait context of one operation: waits end at the deadline or on cancellation. The clock starts
+// with the first wait that does not succeed at once: reading the clock costs 25 ns, as much as the
+// remaining bookkeeping of a small operation. For one thread.
+class WaitContext {
+ public:
+  WaitContext(int64_t timeout_ns, const std::atomic<bool>& cancelled)
+      : timeout_ns_(timeout_ns), cancelled_(cancelled) {}
+  // Context for a part of |whole|'s operation among fewer ranks: also cancelled once |segment|, the
+  // segment of all ranks, has failed.
+  WaitContext(WaitContext& whole, const ControlSegment& segment)
+      : timeout_ns_(whole.deadline().remaining_ns()),
+        cancelled_(whole.cancelled_),
+        whole_segment_(&segment) {}
+
+  // Whether the operation was cancelled, or keel_shutdown cuts off its thread. Waits check after
+  // each slice.
+  bool cancelled() const {
+    return cancelled_.load(std::memory_order_relaxed) ||
+           (whole_segment_ != nullptr && has_whole_failed()) || insiders::are_cut_off();
+  }
+  // Returns the failure of a cancelled wait: KEEL_ABORTED.
+  Status given_up() const;
+  // Time from the first call of deadline() to the deadline.
+  int64_t timeout_ns() const { return timeout_ns_; }
+  const Deadline& deadline() {
+    if (!deadline_) deadline_ = Deadline::after(timeout_ns_);
+    return *deadline_;
+  }
+  // Returns the spin budget before a wait parks, |most| at most. A wait that had to park halves the
+  // budget of the next wait, as where each step waits for a device; a wait that succeeded while
+  // spinning doubles it again.
+  uint32_t spins(uint32_t most) const { return most >> in_vain_; }
+  void note_spins(bool came) {
+    constexpr uint32_t kMostInVain = 16;
+    in_vain_ = came ? in_vain_ - std::min(in_vain_, 1u) : std::min(in_vain_ + 1, kMostInVain);
+  }
+  // Longest slice of a wait: waiters notice within one slice any change that wakes no thread.
+  static constexpr int64_t kSliceNs = 20'000'000;
+
+  // Waits for |record|, which may be work that the user holds behind a gate, until it ends, the
+  // deadline passes, the operation is cancelled or |is_given_up|() returns true.
+  template <typename GivenUp>
+  Status wait(const Ref<EventRecord>& record, const GivenUp& is_given_up) {
+    while (true) {
+      bool is_over = false;
+      Status status = wait_slice(record, &is_over);
+      if (is_over || deadline().passed()) return status;
+      if (cancelled() || is_given_up()) {
+        return given_up();
+      }
+    }
+  }
+  Status wait(const Ref<EventRecord>& record) {
+    return wait(record, [] { return false; });
+  }
+
+ private:
+  // |*out_is_over|: whether the returned status is the record's.
+  Status wait_slice(const Ref<EventRecord>& record, bool* out_is_over);
+  bool has_whole_failed() const;
+
+  const int64_t timeout_ns_;
+  const std::atomic<bool>& cancelled_;
+  const ControlSegment* whole_segment_ = nullptr;
+  std::optional<Deadline> deadline_;
+  uint32_t in_vain_ = 0;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_TRANSPORTS_WAIT_CONTEXT_H_

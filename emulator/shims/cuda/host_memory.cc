@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "emulator/shims/cuda/host_memory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <utility>
+
+namespace keel::emulator::cuda {
+namespace {
+
+uint64_t physical_memory() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+CUresult HostMemory::allocate(Kind kind, uint64_t size, void** out_pointer) {
+  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Storage> storage = size > physical_memory() ? nullptr : Storage::create(size);
+  if (storage == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* const pointer = storage->data();
+  if (size <= Memory::kPoisonedSize) std::memset(pointer, Memory::kPoison, size);
+  const std::lock_guard lock(mutex_);
+  if (!pin(pointer, size)) return CUDA_ERROR_OUT_OF_MEMORY;
+  blocks_.emplace(address_of(pointer), Block{size, kind, std::move(storage)});
+  *out_pointer = pointer;
+  return CUDA_SUCCESS;
+}
+
+CUresult HostMemory::free(Kind kind, void* pointer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(address_of(pointer));
+  if (found == blocks_.end() || found->second.kind != kind) return CUDA_ERROR_INVALID_VALUE;
+  unpin(pointer);
+  blocks_.erase(found);
+  return CUDA_SUCCESS;
+}
+
+CUresult HostMemory::add(void* pointer, uint64_t size) {
+  std::string ignored;
+  const DeviceRange* const range = DeviceRange::get(&ignored);
+  if (pointer == nullptr || size == 0 ||
+      (range != nullptr && range->touches(address_of(pointer), size))) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const std::lock_guard lock(mutex_);
+  const Address begin = address_of(pointer);
+  const auto next = blocks_.lower_bound(begin);
+  if ((next != blocks_.end() && next->first - begin < size) ||
+      (next != blocks_.begin() && begin - std::prev(next)->first < std::prev(next)->second.size)) {
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  }
+  if (!pin(pointer, size)) return CUDA_ERROR_INVALID_VALUE;
+  blocks_.emplace(begin, Block{size, Kind::kRegistered, nullptr});
+  return CUDA_SUCCESS;
+}
+
+CUresult HostMemory::remove(void* pointer) {
+  const CUresult freed = free(Kind::kRegistered, pointer);
+  return freed == CUDA_SUCCESS ? freed : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+CUresult HostMemory::find(const void* pointer) const {
+  const std::lock_guard lock(mutex_);
+  const auto next = blocks_.upper_bound(address_of(pointer));
+  const bool found = next != blocks_.begin() &&
+                     address_of(pointer) - std::prev(next)->first < std::prev(next)->second.size;
+  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void HostMemory::introduce(const std::shared_ptr<Device>& chip) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(chips_, [](const auto& known) { return known.expired(); });
+  chips_.push_back(chip);
+  for (const auto& [address, block] : blocks_) {
+    // A new chip has no pinned memory, so blocks that do not overlap cannot be refused.
+    (void)chip->memory().pin(reinterpret_cast<void*>(address), block.size);
+  }
+}
+
+bool HostMemory::pin(void* pointer, uint64_t size) {
+  for (const auto& weak : chips_) {
+    const auto chip = weak.lock();
+    if (chip == nullptr || chip->memory().pin(pointer, size).ok()) continue;
+    for (const auto& before : chips_) {
+      if (&before == &weak) return false;
+      if (const auto taken = before.lock()) (void)taken->memory().unpin(pointer);
+    }
+  }
+  return true;
+}
+
+void HostMemory::unpin(void* pointer) {
+  for (const auto& weak : chips_) {
+    if (const auto chip = weak.lock()) (void)chip->memory().unpin(pointer);
+  }
+}
+
+}  // namespace keel::emulator::cuda
