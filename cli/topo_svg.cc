@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/xml_text.h"
+
 namespace keel::cli {
 namespace {
 
@@ -22,30 +24,6 @@ constexpr int kNodeWidth = 2 * kGap + kCoresAcross * kCore;
 constexpr int kTile = 38;  // height of a device or an interface
 constexpr int kCell = 64;  // in the table of distances
 constexpr int kRowName = 110;
-
-std::string escape(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        // Control characters are not allowed in XML at all.
-        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return out;
-}
 
 // Shortens |text| to at most |limit| bytes, between two UTF-8 characters.
 std::string shorten(const std::string& text, size_t limit) {
@@ -66,8 +44,8 @@ class Canvas {
   // |y| is the base line.
   void text(int x, int y, const std::string& words, const char* style) {
     reach(x + static_cast<int>(words.size()) * 7, y);
-    body_ +=
-        fmt::format("<text x=\"{}\" y=\"{}\" class=\"{}\">{}</text>\n", x, y, style, escape(words));
+    body_ += fmt::format("<text x=\"{}\" y=\"{}\" class=\"{}\">{}</text>\n", x, y, style,
+                         xml_text(words));
   }
   std::string document() const {
     return fmt::format(

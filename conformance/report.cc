@@ -7,6 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/xml_text.h"
+
 namespace keel::conformance {
 
 namespace {
@@ -15,35 +17,6 @@ using Json = nlohmann::json;
 
 std::string dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-// Escapes text for XML 1.0, which forbids control characters except tab and newlines, even escaped.
-std::string xml(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\n':
-        out += "&#10;";
-        break;
-      default:
-        // A plugin's text may be invalid UTF-8: replace all bytes beyond ASCII by question marks.
-        out += (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) ? '?'
-                                                                                              : c;
-    }
-  }
-  return out;
 }
 
 std::string indented(const std::string& text) {
@@ -91,9 +64,10 @@ std::string evidence_text(const Report& report) {
 }
 
 std::string junit_case(const Report& report, const CaseResult& result, const char* level) {
-  std::string out = fmt::format(R"(    <testcase classname="{}.{}" name="{}" time="{:.3f}")",
-                                xml(report.target.backend), level, xml(result.id), result.seconds);
-  const std::string message = xml(result.message);
+  std::string out =
+      fmt::format(R"(    <testcase classname="{}.{}" name="{}" time="{:.3f}")",
+                  xml_text(report.target.backend), level, xml_text(result.id), result.seconds);
+  const std::string message = xml_text(result.message);
   switch (result.outcome) {
     case Outcome::kPass:
       return out + "/>\n";
@@ -103,12 +77,12 @@ std::string junit_case(const Report& report, const CaseResult& result, const cha
                                outcome_name(result.outcome), message);
     case Outcome::kFail:
       return out + fmt::format(">\n      <failure message=\"{}\">{}</failure>\n    </testcase>\n",
-                               message, xml(report.repeat(result.id)));
+                               message, xml_text(report.repeat(result.id)));
     default:
       return out + fmt::format(
                        ">\n      <error type=\"{}\" message=\"{}\">{}</error>\n"
                        "    </testcase>\n",
-                       outcome_name(result.outcome), message, xml(report.repeat(result.id)));
+                       outcome_name(result.outcome), message, xml_text(report.repeat(result.id)));
   }
 }
 
@@ -242,7 +216,7 @@ std::string to_junit_text(const Report& report) {
         R"(  <testsuite name="run" tests="1" failures="0" errors="1" skipped="0" time="0">)"
         "\n    <testcase classname=\"{}.run\" name=\"complete\" time=\"0\">\n"
         "      <error type=\"incomplete\" message=\"{}\"/>\n    </testcase>\n  </testsuite>\n",
-        xml(report.target.backend), xml(report.incomplete()));
+        xml_text(report.target.backend), xml_text(report.incomplete()));
   }
   return text + "</testsuites>\n";
 }

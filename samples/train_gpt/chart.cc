@@ -8,6 +8,8 @@
 #include <iterator>
 #include <vector>
 
+#include "base/xml_text.h"
+
 namespace train_gpt {
 namespace {
 
@@ -18,20 +20,6 @@ constexpr double kRight = 16;
 constexpr double kTop = 36;
 constexpr double kBottom = 44;
 constexpr size_t kMaxPoints = 2000;  // more points would not be visible
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
 
 // Returns the step between ticks: 1, 2 or 5 times a power of ten, for about five ticks in |range|.
 double tick_step(double range) {
@@ -84,7 +72,7 @@ std::string loss_chart(std::span<const double> losses, int64_t first_step,
       "height=\"{1}\" font-family=\"sans-serif\" font-size=\"12\">\n"
       "<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n"
       "<text x=\"{2}\" y=\"22\" font-size=\"14\">{3}</text>\n",
-      kWidth, kHeight, kLeft, escaped(title));
+      kWidth, kHeight, kLeft, keel::xml_text(title));
   const double y_step = tick_step(scale.y1);
   for (double value = 0; value <= scale.y1; value += y_step) {
     fmt::format_to(std::back_inserter(svg),
