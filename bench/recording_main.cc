@@ -50,7 +50,7 @@ std::unique_ptr<ControlSegment> make_segment() {
 // Communicator::complete. Returns false if the fingerprints differ, which does not happen.
 [[gnu::always_inline]] inline bool record(FlightRecorder& recorder, ControlSegment& segment,
                                           uint64_t sequence, keel::Request& request,
-                                          keel::Post& own) {
+                                          keel::OperationDescriptor& own) {
   request.print = request.fingerprint();
   FlightRecorder::Entry* const entry = recorder.begin(sequence, request.print, request.count);
   own.fingerprint = request.print;
@@ -62,7 +62,7 @@ std::unique_ptr<ControlSegment> make_segment() {
 
 // Writes rank 1's descriptors for all operations.
 void post_all(ControlSegment& segment, const keel::Request& request) {
-  for (uint64_t at = 0; at < ControlSegment::kPosts; ++at) {
+  for (uint64_t at = 0; at < ControlSegment::kDescriptors; ++at) {
     segment.post(1, at).fingerprint = request.fingerprint();
   }
 }
@@ -71,7 +71,7 @@ void post_all(ControlSegment& segment, const keel::Request& request) {
 [[gnu::noinline]] bool repeat(FlightRecorder& recorder, ControlSegment& segment,
                               keel::Request& request, uint64_t count, bool recorded) {
   for (uint64_t sequence = 0; sequence < count; ++sequence) {
-    keel::Post& own = segment.post(0, sequence);
+    keel::OperationDescriptor& own = segment.post(0, sequence);
     // Keeps the compiler from precomputing or removing either loop.
     asm volatile("" : : "r"(&request), "r"(&own) : "memory");
     if (!recorded) continue;
@@ -124,7 +124,7 @@ class Rank {
   static constexpr uint64_t kBytes = 1 << 20;
 
   void record_once_more() {
-    keel::Post& own = segment_->post(0, sequence_);
+    keel::OperationDescriptor& own = segment_->post(0, sequence_);
     if (!record(*recorder_, *segment_, sequence_, request_, own)) std::abort();
     ++sequence_;
   }

@@ -321,8 +321,8 @@ void returns_early(const Context& context) {
 
 void add_kernel_modules_cases(const Environment&, std::vector<Case>* cases) {
   const auto add = [&](std::string id, auto body, uint64_t capabilities = 0) {
-    cases->push_back(
-        {"kernels/" + std::move(id), KEEL_CAPABILITY_KERNELS | claims, false, std::move(body)});
+    cases->push_back({"kernels/" + std::move(id), KEEL_CAPABILITY_KERNELS | capabilities, false,
+                      std::move(body)});
   };
   add("load/foreign", foreign_formats);
   add("find/names", names);
