@@ -13,48 +13,53 @@ namespace {
 
 constexpr std::string_view kIntroduction = R"(# Operators
 
-Written from the table of operators (`ops/schema_*.cc`), and from what the backends answer, by
-`keel ops list --markdown > docs/operators.md`; tests compare the page with both.
+The reference of Keel's operators for callers and kernel authors: shapes, attributes, dtypes,
+error bounds, and each backend's kernels.
 
-What holds for all of them:
+`keel ops list --markdown > docs/operators.md` generates the page from the table of operators
+(`ops/schema_*.cc`) and from the backends' answers; tests compare the page with both.
 
-- Tensors are row-major unless their strides say otherwise; a backend's kernel may refuse strided
-  ones, and then the CPU's runs, or, where that refuses them too, none (`KEEL_UNSUPPORTED`). Every
-  address is a multiple of the element size. Shapes do not broadcast: a stride of 0 does, in an
-  input.
-- Where the CPU's kernel runs for another device, a tensor whose elements lie in rows with one gap
-  between, at most 1024 of them, is copied row by row. With other gaps the whole span is copied
-  there and, of an output, back: no other stream may write the gaps meanwhile.
-- Tensors are memory of the stream's device. On a CPU device they may also be memory registered with
-  it (`keel_host_register`): a GPU's pinned memory, or the caller's own, in which an optimizer's
-  state is stepped where it lies.
-- Attributes are given by position, all of them, floats as float64.
-- An output overlaps nothing, except that it may be exactly an input (same address, same layout)
-  where "may be" names one. Spans of memory are compared, from first element to last.
-- Integers and float64 attributes aside, arithmetic is float32 unless the row says otherwise, with
-  one rounding to the output's dtype at the end; NaN and infinities propagate as IEEE 754 has it.
-  float32 subnormals may be flushed to zero.
-- At infinities gelu, silu and their slopes are their limits: 0 and 0 at minus infinity, infinity
-  and 1 at infinity.
-- "Error" is what conformance allows an element against the float64 reference: |want| is the
-  reference's value, *scale* the size of what went into it (for a sum of k terms: sqrt(k) times the
-  sum of |terms|). The bound is taken before rounding to the dtype, so that 0 means correctly
-  rounded. "NMSE" is the allowed mean-square error of a whole output, relative to its energy.
+Rules for all operators:
+
+- **Layout.** Tensors are row-major unless their strides say otherwise. Every address is a multiple
+  of the element size. Shapes do not broadcast; an input broadcasts by a stride of 0.
+- **Strides.** A backend's kernel may refuse strided tensors: the CPU's kernel then runs instead.
+  If the CPU's kernel refuses the tensors too, the call fails with `KEEL_UNSUPPORTED`.
+- **Fallback copies.** For a CPU kernel that runs for another device, Keel copies a tensor row by
+  row if its elements form at most 1024 rows with equal gaps. Otherwise Keel copies the whole span
+  to the CPU and, for an output, back: no other stream may write the gaps meanwhile.
+- **Memory.** Tensors are memory of the stream's device. A CPU device also accepts memory registered
+  with the device (`keel_host_register`): a GPU's pinned memory, or the caller's own, so that an
+  optimizer updates its state in place.
+- **Attributes.** The caller passes all attributes, by position; floats are float64.
+- **Overlap.** An output overlaps no other tensor, with one exception: the output may be exactly an
+  input (same address, same layout) that the output's row names after "may be". Keel compares spans
+  of memory, from the first element to the last.
+- **Arithmetic.** Except for integers and float64 attributes, kernels compute in float32 unless the
+  operator's section says otherwise, and round once to the output's dtype at the end. NaN and
+  infinities propagate as in IEEE 754. Kernels may flush float32 subnormals to zero.
+- **Infinities.** gelu, silu and their derivatives return their limits: 0 and 0 at minus infinity,
+  infinity and 1 at infinity.
+- **Error** is the deviation from the float64 reference that conformance allows an element.
+  abs(want) is the size of the reference's value; *scale* is the size of the operands (for a sum of
+  k terms: sqrt(k) times the sum of |terms|). The bound applies before rounding to the dtype, so 0
+  means correctly rounded. **NMSE** is the allowed mean-square error of a whole output, relative to
+  the output's energy.
 )";
 
 constexpr std::string_view kSupport = R"(
 ## Who computes what
 
-Of each operator the combinations of dtypes that a backend has kernels of its own for, by the names
-that `keel ops list` gives them: all of them, some, none (`-`), or one in part, by its shapes and
-attributes. That is of dense tensors. The rest is computed by the CPU's kernels on staged copies,
-or refused where that is forbidden (`keel_op_forbid_fallback`).
+The table lists, for each operator, the dtype combinations for which a backend has its own kernels
+for dense tensors, named as in `keel ops list`: all, some, none (`-`), or a combination "in part",
+depending on shapes and attributes. For the rest, the CPU's kernels run on staged copies; a call is
+refused if fallback is forbidden (`keel_op_forbid_fallback`) or a tensor is packed.
 
-The backends were asked about each case of conformance, `vulkan` on lavapipe and `cuda` on the
-emulated chip; a test asks again. The last row counts the cases that each takes, strided tensors
-among them, which not every kernel takes either. They are what a full run of conformance's level
-`ops` passes, and what the table of README.md counts there as of its date, beside two cases of the
-memory that attention takes.
+`keel ops list` asks the backends about each conformance case, `vulkan` on lavapipe and `cuda` on
+the emulated chip; a test asks again. The last row counts the cases that each backend takes, strided
+tensors included, although some kernels refuse strides. A full run of conformance level `ops` passes
+these cases and two cases for the memory use of attention; the table of README.md gives the counts
+of its date.
 
 )";
 

@@ -75,8 +75,8 @@ constinit const Schema kGeluBackward = {
 constinit const Schema kSwiglu = {
     KEEL_OP_SWIGLU,
     "swiglu",
-    "y = silu(gate) * up, silu(t) = t / (1 + exp(-t)), of the halves of each row of x = gate | "
-    "up, which one product with both matrices side by side writes",
+    "y = silu(gate) * up, silu(t) = t / (1 + exp(-t)); gate and up are the halves of each row of x "
+    "= gate | up, as written by one product with both matrices side by side",
     kSwigluInputs,
     kSwigluOutputs,
     {},
@@ -99,7 +99,7 @@ constinit const Schema kSwigluBackward = {KEEL_OP_SWIGLU_BACKWARD,
 constinit const Schema kBiasGelu = {
     KEEL_OP_BIAS_GELU,
     "bias_gelu",
-    "y = gelu(x + bias), bias added to every row; without one it is 0",
+    "y = gelu(x + bias); bias is added to every row, and an absent bias counts as 0",
     kBiasGeluInputs,
     kBiasGeluOutputs,
     kGeluAttributes,
@@ -111,7 +111,7 @@ constinit const Schema kBiasGelu = {
 constinit const Schema kBiasGeluBackward = {
     KEEL_OP_BIAS_GELU_BACKWARD,
     "bias_gelu_backward",
-    "dx = dy * gelu'(x + bias); the gradient of bias is sum of dx over the rows",
+    "dx = dy * gelu'(x + bias); the gradient of bias is the sum of dx over the rows",
     kBiasGeluBackwardInputs,
     kBiasGeluBackwardOutputs,
     kGeluAttributes,

@@ -11,7 +11,7 @@ namespace {
 
 constexpr AttributeSpec kAttentionAttributes[] = {
     {"scale", AttributeKind::kFloat, 1, -kInfinity, kInfinity,
-     "the factor of the scores: 1/sqrt(d) as a rule"},
+     "the factor of the scores, usually 1/sqrt(d)"},
     {"causal", AttributeKind::kInt, 0, 0, 1,
      "1: query i of a sequence sees its keys j <= i + len_k - len_q"}};
 
@@ -66,16 +66,16 @@ constexpr DtypeCombination kAttentionMergeDtypes[] = {
 constinit const Schema kAttention = {
     KEEL_OP_ATTENTION,
     "attention",
-    "out[i,h] = sum over the keys j that query i sees of softmax_j(scale * q[i,h] . k[j,g]) "
-    "v[j,g], "
-    "g = h / (heads / kv_heads); logsumexp[h,i] = log sum_j exp(scale * q[i,h] . k[j,g]). A query "
-    "sees the keys of its sequence; one that sees none, or whose scores are all -infinity, gives "
-    "zeroes and -infinity, and what is not seen adds nothing, NaN included. Sequence s is the "
-    "tokens from cu_seqlens[s] up to cu_seqlens[s+1], where for each entry the largest of it and "
-    "those before counts, held to [0,tokens]: whatever the entries are, sequences are disjoint, "
-    "in order and within the tensors. Tokens before the first and behind the last are of no "
-    "sequence. Both are given or neither, which makes one sequence. Memory beside the tensors "
-    "grows with the tokens, not with their product",
+    "out[i,h] = sum over the keys j visible to query i of softmax_j(scale * q[i,h] . k[j,g]) "
+    "v[j,g], g = h / (heads / kv_heads); logsumexp[h,i] = log sum_j exp(scale * q[i,h] . k[j,g]). "
+    "A query sees the keys of its sequence. A query without visible keys, or with all scores "
+    "-infinity, gives out = 0 and logsumexp = -infinity; keys and values that a query does not see "
+    "contribute nothing, even if NaN. Sequence s is the tokens from cu_seqlens[s] up to, not "
+    "including, cu_seqlens[s+1]. Each entry counts as the maximum of the entries up to and "
+    "including it, clamped to [0,tokens]: whatever the entries are, sequences are disjoint, in "
+    "order and within the tensors. Tokens before the first sequence and after the last belong to "
+    "no sequence. The caller passes both cu_seqlens or neither; without them all tokens form one "
+    "sequence. The workspace grows with the number of tokens, not with tokens_q * tokens_k",
     kAttentionInputs,
     kAttentionOutputs,
     kAttentionAttributes,
@@ -87,13 +87,12 @@ constinit const Schema kAttention = {
 constinit const Schema kAttentionBackward = {
     KEEL_OP_ATTENTION_BACKWARD,
     "attention_backward",
-    "the gradients of attention from what it was given and gave: p[i,j] = exp(scale * q[i] . k[j] "
-    "- "
-    "logsumexp[i]), ds[i,j] = p[i,j] * (dout[i] . v[j] - dout[i] . out[i]), dq[i] = scale * sum_j "
-    "ds[i,j] k[j], dk[j] = scale * sum_i ds[i,j] q[i], dv[j] = sum_i p[i,j] dout[i], where i runs "
-    "over the queries, of all heads of a group, that see key j; in an order that is fixed for the "
-    "shapes and cu_seqlens. A query whose logsumexp is -infinity has no gradient and adds to "
-    "none. cu_seqlens as in attention",
+    "the gradients of attention from the inputs and outputs of attention: p[i,j] = exp(scale * "
+    "q[i] . k[j] - logsumexp[i]), ds[i,j] = p[i,j] * (dout[i] . v[j] - dout[i] . out[i]), dq[i] = "
+    "scale * sum_j ds[i,j] k[j], dk[j] = scale * sum_i ds[i,j] q[i], dv[j] = sum_i p[i,j] dout[i], "
+    "where i runs over the queries, of all heads of a group, that see key j; the order of "
+    "summation is fixed for the shapes and cu_seqlens. A query whose logsumexp is -infinity has dq "
+    "= 0 and contributes nothing to dk and dv. cu_seqlens are as in attention",
     kAttentionBackwardInputs,
     kAttentionBackwardOutputs,
     kAttentionAttributes,
@@ -105,9 +104,9 @@ constinit const Schema kAttentionBackward = {
 constinit const Schema kAttentionMerge = {
     KEEL_OP_ATTENTION_MERGE,
     "attention_merge",
-    "attention of the same queries to the keys of a and of b, which are disjoint: logsumexp = "
+    "merges the attention of the same queries to two disjoint sets of keys, a and b: logsumexp = "
     "log(exp(lse_a) + exp(lse_b)), out = exp(lse_a - logsumexp) out_a + exp(lse_b - logsumexp) "
-    "out_b; a side whose lse is -infinity adds nothing, whatever its out holds",
+    "out_b; a side whose lse is -infinity contributes nothing, whatever that side's out holds",
     kAttentionMergeInputs,
     kAttentionMergeOutputs,
     {},

@@ -10,10 +10,10 @@ namespace keel::ops {
 namespace {
 
 constexpr AttributeSpec kDropoutAttributes[] = {
-    {"p", AttributeKind::kFloat, 0.1, 0, 1 - 0x1p-53, "the part that is dropped"},
-    {"seed", AttributeKind::kInt, 0, -kInfinity, kInfinity, "Philox's key"},
+    {"p", AttributeKind::kFloat, 0.1, 0, 1 - 0x1p-53, "the probability of dropping an element"},
+    {"seed", AttributeKind::kInt, 0, -kInfinity, kInfinity, "the key of Philox"},
     {"offset", AttributeKind::kInt, 0, 0, 0x1p63,
-     "Philox's counter at element 0; of n elements, n/4 counters are used, rounded up"}};
+     "the counter of Philox at element 0; a call on n elements uses n/4 counters, rounded up"}};
 
 constexpr InputSpec kDropoutAddInputs[] = {
     {"x", "any"}, {"bias", "[last axis of x]", true}, {"residual", "as x", true}};
@@ -37,10 +37,10 @@ constexpr DtypeCombination kDropoutBackwardDtypes[] = {
 constinit const Schema kDropoutAdd = {
     KEEL_OP_DROPOUT_ADD,
     "dropout_add",
-    "y = residual + kept / (1 - p) * (x + bias), bias added to every row; what is left out is 0. "
-    "Element i in row-major order is kept where word i % 4 of Philox4x32-10 of the counter offset "
-    "+ i / 4, modulo 2^64, and the key seed is not below the whole part of p * 2^32: the same "
-    "elements on every device",
+    "y = residual + kept / (1 - p) * (x + bias), where kept is 0 or 1; bias is added to every row, "
+    "an absent bias or residual counts as 0, and a dropped x + bias contributes 0 even if NaN. "
+    "Element i in row-major order is kept if word i % 4 of Philox4x32-10, with counter (offset + i "
+    "/ 4) modulo 2^64 and key seed, is at least floor(p * 2^32): the same elements on every device",
     kDropoutAddInputs,
     kDropoutAddOutputs,
     kDropoutAttributes,
@@ -52,8 +52,8 @@ constinit const Schema kDropoutAdd = {
 constinit const Schema kDropoutBackward = {
     KEEL_OP_DROPOUT_BACKWARD,
     "dropout_backward",
-    "dx = kept / (1 - p) * dy, where dropout_add with the same attributes keeps; the gradient of "
-    "bias is the sum of dx over the rows, that of residual is dy",
+    "dx = kept / (1 - p) * dy, where kept is as in dropout_add with the same attributes; the "
+    "gradient of bias is the sum of dx over the rows, the gradient of residual is dy",
     kDropoutBackwardInputs,
     kDropoutBackwardOutputs,
     kDropoutAttributes,

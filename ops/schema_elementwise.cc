@@ -12,10 +12,10 @@ namespace {
 // ---- fill
 
 constexpr OutputSpec kFillOutputs[] = {{"y", "any"}};
-constexpr AttributeSpec kFillAttributes[] = {{"value", AttributeKind::kFloat, 0, -kInfinity,
-                                              kInfinity,
-                                              "converted to float32 and then to a float y's dtype; "
-                                              "truncated for integers, which it must fit"}};
+constexpr AttributeSpec kFillAttributes[] = {
+    {"value", AttributeKind::kFloat, 0, -kInfinity, kInfinity,
+     "for a float y, converted to float32 and then to y's dtype; for an integer y, truncated, and "
+     "must fit y's dtype"}};
 constexpr DtypeCombination kFillDtypes[] = {
     {{}, {f32}, false, rounded_once(kErrorExact)},
     {{}, {f16}, true, rounded_once(kErrorFloat16)},
@@ -71,7 +71,7 @@ constexpr AttributeSpec kAdamwAttributes[] = {
     {"lr", AttributeKind::kFloat, 1e-3, 0, 1e30, "learning rate"},
     {"beta1", AttributeKind::kFloat, 0.9, 0, 1 - 0x1p-53, "decay of m"},
     {"beta2", AttributeKind::kFloat, 0.999, 0, 1 - 0x1p-53, "decay of v"},
-    {"eps", AttributeKind::kFloat, 1e-8, 0, 1e30, "added to the root of v"},
+    {"eps", AttributeKind::kFloat, 1e-8, 0, 1e30, "added to the square root of v"},
     {"weight_decay", AttributeKind::kFloat, 0.01, 0, 1e30, "decoupled from the gradient"},
     {"step", AttributeKind::kInt, 1, 1, 0x1p53, "t, counted from 1"},
     {"grad_scale", AttributeKind::kFloat, 1, -kInfinity, kInfinity, "multiplies g first"}};
@@ -89,8 +89,9 @@ constinit const Schema kFill = {KEEL_OP_FILL, "fill",          "y = value",   {}
 constinit const Schema kCast = {
     KEEL_OP_CAST,
     "cast",
-    "y = x in another dtype: to the nearest, ties to even; overflow of a float type gives "
-    "infinity. To int32 it truncates, and is unspecified for NaN and beyond int32's range",
+    "y = x in another dtype, rounded to nearest, ties to even; overflow of a float type gives "
+    "infinity. Conversion to int32 truncates; the result is unspecified for NaN and for values "
+    "beyond int32's range",
     kUnaryInputs,
     kCastOutputs,
     {},
@@ -113,10 +114,9 @@ constinit const Schema kAxpy = {
 constinit const Schema kAdamw = {
     KEEL_OP_ADAMW,
     "adamw",
-    "g' = grad_scale * g; m_out = beta1 m + (1-beta1) g'; v_out = beta2 v + (1-beta2) g'^2; "
-    "p_out = p - lr (m_out/(1-beta1^t) / (sqrt(v_out/(1-beta2^t)) + eps) + weight_decay p). "
-    "1-beta and 1-beta^t are formed in float64 and then rounded: in float32 1-0.999 has lost "
-    "10 bits",
+    "g' = grad_scale * g; m_out = beta1 m + (1-beta1) g'; v_out = beta2 v + (1-beta2) g'^2; p_out "
+    "= p - lr (m_out/(1-beta1^t) / (sqrt(v_out/(1-beta2^t)) + eps) + weight_decay p). Kernels "
+    "compute 1-beta and 1-beta^t in float64 and then round: in float32 1-0.999 would lose 10 bits",
     kAdamwInputs,
     kAdamwOutputs,
     kAdamwAttributes,

@@ -12,8 +12,9 @@ namespace {
 constexpr OutputSpec kTransposeOutputs[] = {{"y", "x's, its axes in the order"}};
 constexpr AttributeSpec kTransposeAttributes[] = {
     {"order", AttributeKind::kInt, 0, 0, 0x76543210,
-     "a hexadecimal digit an axis of y, the first axis's first: the axis of x that it is. 0x10 "
-     "transposes a matrix, 0x021 swaps the last two axes of three"}};
+     "one hexadecimal digit per axis of y, the first axis in the most significant digit: the axis "
+     "of x that becomes this axis of y. 0x10 transposes a matrix, 0x021 swaps the last two axes of "
+     "three"}};
 
 // Bits are moved unchanged.
 constexpr DtypeCombination moved(keel_dtype dtype, bool optional) {
@@ -41,8 +42,8 @@ constexpr DtypeCombination kTransposeDtypes[] = {
 constinit const Schema kTranspose = {
     KEEL_OP_TRANSPOSE,
     "transpose",
-    "y = x with its axes in another order: y[i0,i1,...] = x[j0,j1,...] where the index along "
-    "axis order[k] of x is ik. Bits are moved and not looked at: NaN keep theirs",
+    "y = x with the axes of x in another order: y[i0,i1,...] = x[j0,j1,...] where the index along "
+    "axis order[k] of x is ik. The kernel copies bits unchanged, NaN included",
     kUnaryInputs,
     kTransposeOutputs,
     kTransposeAttributes,

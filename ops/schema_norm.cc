@@ -12,7 +12,8 @@ namespace {
 constexpr keel_dtype u8 = KEEL_UINT8;
 
 constexpr AttributeSpec kEpsAttributes[] = {
-    {"eps", AttributeKind::kFloat, 1e-5, 0, kInfinity, "added to what is divided by the root of"}};
+    {"eps", AttributeKind::kFloat, 1e-5, 0, kInfinity,
+     "added to the variance (layer_norm) or mean square (rms_norm) under the square root"}};
 
 // ---- layer norm
 
@@ -83,9 +84,9 @@ constexpr DtypeCombination kSoftmaxBackwardDtypes[] = {
 constinit const Schema kLayerNorm = {
     KEEL_OP_LAYER_NORM,
     "layer_norm",
-    "of each row of x: mean and variance v over its d elements, rstd = 1 / sqrt(v + eps), y = (x "
-    "- mean) * rstd * gamma + beta. x may be of any finite size: squares that leave the range of "
-    "float32 are taken of scaled elements",
+    "for each row of x: mean and variance v over the row's d elements, rstd = 1 / sqrt(v + eps), y "
+    "= (x - mean) * rstd * gamma + beta. x may have any finite size: where squares would leave the "
+    "range of float32, the kernel squares scaled elements",
     kLayerNormInputs,
     kLayerNormOutputs,
     kEpsAttributes,
@@ -98,9 +99,9 @@ constinit const Schema kLayerNormBackward = {
     KEEL_OP_LAYER_NORM_BACKWARD,
     "layer_norm_backward",
     "with xhat = (x - mean) * rstd, g = dy * gamma and <> the mean over a row: dx = rstd * (g - "
-    "<g> - xhat * <g * xhat>); dgamma = the sum of dy * xhat over all rows and dbeta that of dy, "
-    "in an order that is fixed for a shape. What x - mean or xhat overflow to is not scaled, and "
-    "an rstd below 2^-126, of an x beyond 2^126, may be taken for 0",
+    "<g> - xhat * <g * xhat>); dgamma = sum of dy * xhat over all rows, dbeta = sum of dy over all "
+    "rows, in an order that is fixed for a shape. Overflow of x - mean or xhat is not avoided by "
+    "scaling, and an rstd below 2^-126 (from an x beyond 2^126) may be treated as 0",
     kLayerNormBackwardInputs,
     kLayerNormBackwardOutputs,
     {},
@@ -111,9 +112,8 @@ constinit const Schema kLayerNormBackward = {
     layer_norm_backward_reference};
 constinit const Schema kRmsNorm = {KEEL_OP_RMS_NORM,
                                    "rms_norm",
-                                   "of each row of x: rstd = 1 / sqrt(the mean of x^2 + eps), y = "
-                                   "x * rstd * gamma. x may be of any "
-                                   "finite size, as in layer_norm",
+                                   "for each row of x: rstd = 1 / sqrt(mean of x^2 + eps), y = x * "
+                                   "rstd * gamma. x may have any finite size, as in layer_norm",
                                    kRmsNormInputs,
                                    kRmsNormOutputs,
                                    kEpsAttributes,
@@ -125,9 +125,9 @@ constinit const Schema kRmsNorm = {KEEL_OP_RMS_NORM,
 constinit const Schema kRmsNormBackward = {
     KEEL_OP_RMS_NORM_BACKWARD,
     "rms_norm_backward",
-    "with xhat = x * rstd, g = dy * gamma and <> the mean over a row: dx = rstd * (g - xhat * <g "
-    "* xhat>); dgamma = the sum of dy * xhat over all rows, in an order that is fixed for a shape. "
-    "xhat and rstd as in layer_norm_backward",
+    "with xhat = x * rstd, g = dy * gamma and <> the mean over a row: dx = rstd * (g - xhat * <g * "
+    "xhat>); dgamma = sum of dy * xhat over all rows, in an order that is fixed for a shape. The "
+    "limits of xhat and rstd are as in layer_norm_backward",
     kRmsNormBackwardInputs,
     kRmsNormBackwardOutputs,
     {},
@@ -139,9 +139,9 @@ constinit const Schema kRmsNormBackward = {
 constinit const Schema kSoftmax = {
     KEEL_OP_SOFTMAX,
     "softmax",
-    "y = exp(scale * x) / the sum of exp(scale * x) over what a row sees; 0 where mask is not 0, "
-    "where causal hides and where scale * x is minus infinity, so that a row that sees nothing "
-    "gives zeroes",
+    "y = exp(scale * x) / sum of exp(scale * x) over the visible elements of a row. y is 0 where "
+    "mask is not 0, where causal hides the column and where scale * x is minus infinity; a row "
+    "without visible elements gives zeroes",
     kSoftmaxInputs,
     kSoftmaxOutputs,
     kSoftmaxAttributes,
@@ -152,7 +152,7 @@ constinit const Schema kSoftmax = {
     softmax_reference};
 constinit const Schema kSoftmaxBackward = {KEEL_OP_SOFTMAX_BACKWARD,
                                            "softmax_backward",
-                                           "dx = scale * y * (dy - the sum of y * dy over the row)",
+                                           "dx = scale * y * (dy - sum of y * dy over the row)",
                                            kSoftmaxBackwardInputs,
                                            kSoftmaxBackwardOutputs,
                                            kSoftmaxBackwardAttributes,

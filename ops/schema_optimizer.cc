@@ -27,7 +27,7 @@ constexpr DtypeCombination kSumOfSquaresDtypes[] = {
 constexpr InputSpec kClipInputs[] = {{"g", "any"}, {"sum_of_squares", "[]"}};
 constexpr OutputSpec kClipOutputs[] = {{"g_out", "as g", 0b1}};
 constexpr AttributeSpec kClipAttributes[] = {
-    {"max_norm", AttributeKind::kFloat, 1, 0, 1e30, "the largest norm that is left as it is"}};
+    {"max_norm", AttributeKind::kFloat, 1, 0, 1e30, "the largest norm that clip leaves unchanged"}};
 constexpr DtypeCombination kClipDtypes[] = {
     {{f32, f32}, {f32}, false, {kFlush, 0x1p-22, 0x1p-20, kErrorFloat32}},
     {{bf16, f32}, {bf16}, true, {kFlush, 0x1p-22, 0x1p-20, kErrorBFloat16}},
@@ -39,10 +39,10 @@ constexpr DtypeCombination kClipDtypes[] = {
 constinit const Schema kSumOfSquares = {
     KEEL_OP_SUM_OF_SQUARES,
     "sum_of_squares",
-    "total = before + the sum of x^2, in an order that is fixed for a shape; found = 1 where an "
-    "element of x, or before, is NaN or infinite, else 0. Without before it counts as 0; with it, "
-    "many tensors make one norm. Squares beyond float32's range give an infinite total, which is "
-    "found as the next call's before",
+    "total = before + sum of x^2, in an order that is fixed for a shape; found = 1 if an element "
+    "of x, or before, is NaN or infinite, else 0. An absent before counts as 0; before chains "
+    "calls, so that many tensors make one norm. Squares beyond float32's range give an infinite "
+    "total; the next call, with this total as before, sets found",
     kSumOfSquaresInputs,
     kSumOfSquaresOutputs,
     {},
@@ -54,9 +54,9 @@ constinit const Schema kSumOfSquares = {
 constinit const Schema kClip = {
     KEEL_OP_CLIP,
     "clip",
-    "g_out = g * min(1, max_norm / (sqrt(sum_of_squares) + 1e-6)). Where the sum is NaN, "
-    "every element becomes NaN; where it is infinite, the factor is 0: finite elements become "
-    "0, others NaN",
+    "g_out = g * min(1, max_norm / (sqrt(sum_of_squares) + 1e-6)). If sum_of_squares is NaN, every "
+    "element becomes NaN; if sum_of_squares is infinite, the factor is 0: finite elements become "
+    "0, all others NaN",
     kClipInputs,
     kClipOutputs,
     kClipAttributes,

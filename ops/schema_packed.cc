@@ -31,7 +31,7 @@ constexpr AttributeSpec kPackedMatmulAttributes[] = {
     {"trans_a", AttributeKind::kInt, 0, 0, 1, "1: a is stored transposed"},
     {"alpha", AttributeKind::kFloat, 1, -kInfinity, kInfinity, "the factor of the product"},
     {"beta", AttributeKind::kFloat, 0, -kInfinity, kInfinity,
-     "the factor of c's old content, which 0 leaves unread"},
+     "the factor of c's old content; with 0, c's old content is not read"},
     {"activation", AttributeKind::kInt, 0, 0, 3, "as in matmul"}};
 constexpr DtypeCombination kPackedMatmulDtypes[] = {
     {{f32, f32, f32}, {f32}, false, few_roundings(kErrorFloat32)},
@@ -48,10 +48,10 @@ constexpr DtypeCombination kPackedMatmulDtypes[] = {
 constinit const Schema kPackWeights = {
     KEEL_OP_PACK_WEIGHTS,
     "pack_weights",
-    "packed = op(b) in the order in which the device's own packed_matmul reads it fastest, where "
-    "op transposes what is stored transposed. What the order is, and what is beyond k and n, is "
-    "the device's to choose: nothing else may read it, nor may it be moved to another device; once "
-    "b changes it is made anew",
+    "packed = op(b) in the element order that the device's own packed_matmul reads fastest, where "
+    "op transposes an operand stored transposed. The device chooses the order and the content "
+    "beyond k and n: only the device's own packed_matmul may read packed, and packed may not be "
+    "moved to another device; after b changes, the caller packs b again",
     kPackWeightsInputs,
     kPackWeightsOutputs,
     kPackWeightsAttributes,
@@ -63,8 +63,9 @@ constinit const Schema kPackWeights = {
 constinit const Schema kPackedMatmul = {
     KEEL_OP_PACKED_MATMUL,
     "packed_matmul",
-    "c = activation(alpha * op(a) b + beta * c + bias), where packed is what pack_weights made of "
-    "the b [k,n] on the same device. Of other weights of that shape, or of none, c is any numbers",
+    "c = activation(alpha * op(a) b + beta * c + bias), where packed is the output of pack_weights "
+    "for b [k,n] on the same device. If packed holds the weights of another b with the same packed "
+    "shape, or no packed weights, the numbers in c are arbitrary",
     kPackedMatmulInputs,
     kPackedMatmulOutputs,
     kPackedMatmulAttributes,

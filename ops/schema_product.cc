@@ -17,7 +17,7 @@ constexpr AttributeSpec kBatchedMatmulAttributes[] = {
     {"trans_b", AttributeKind::kInt, 0, 0, 1, "1: the matrices of b are stored transposed"},
     {"alpha", AttributeKind::kFloat, 1, -kInfinity, kInfinity, "the factor of the products"},
     {"beta", AttributeKind::kFloat, 0, -kInfinity, kInfinity,
-     "the factor of c's old content, which 0 leaves unread"}};
+     "the factor of c's old content; with 0, c's old content is not read"}};
 constexpr DtypeCombination kBatchedMatmulDtypes[] = {
     {{f32, f32}, {f32}, false, few_roundings(kErrorFloat32)},
     {{bf16, bf16}, {bf16}, true, few_roundings(kErrorBFloat16)},
@@ -32,7 +32,8 @@ constinit const Schema kBatchedMatmul = {
     KEEL_OP_BATCHED_MATMUL,
     "batched_matmul",
     "c[i] = alpha * op(a[i]) op(b[i]) + beta * c[i] for each i of the batch, where op transposes "
-    "what is stored transposed; a stride of 0 along the batch gives all products one matrix",
+    "an operand stored transposed; with a stride of 0 along the batch all products share one "
+    "matrix",
     kBatchedMatmulInputs,
     kBatchedMatmulOutputs,
     kBatchedMatmulAttributes,

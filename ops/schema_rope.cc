@@ -16,8 +16,8 @@ constexpr InputSpec kRopeInputs[] = {{"x", "[tokens,heads,d], d even"},
 constexpr OutputSpec kRopeOutputs[] = {{"y", "as x", 0b1}};
 constexpr AttributeSpec kRopeAttributes[] = {
     {"interleaved", AttributeKind::kInt, 0, 0, 1,
-     "0: pair j is the elements j and j + d/2 of a head; 1: 2j and 2j + 1"},
-    {"inverse", AttributeKind::kInt, 0, 0, 1, "1: turns back, which is the gradient"}};
+     "0: pair j is elements j and j + d/2 of a head; 1: pair j is elements 2j and 2j + 1"},
+    {"inverse", AttributeKind::kInt, 0, 0, 1, "1: rotates back, as for the gradient"}};
 constexpr DtypeCombination kRopeDtypes[] = {
     {{f32, f32, f32, i32}, {f32}, false, few_roundings(kErrorFloat32)},
     {{bf16, f32, f32, i32}, {bf16}, true, few_roundings(kErrorBFloat16)},
@@ -29,9 +29,9 @@ constexpr DtypeCombination kRopeDtypes[] = {
 constinit const Schema kRope = {
     KEEL_OP_ROPE,
     "rope",
-    "each pair (a, b) of a head becomes (a c - b s, b c + a s), with c and s of its column in the "
-    "row of cos and sin that positions names for the token, and -s for s if inverse; a token "
-    "whose position is no row gives zeroes",
+    "rotates each pair (a, b) of a head to (a c - b s, b c + a s): pair j of token t has c = "
+    "cos[positions[t],j] and s = sin[positions[t],j], negated if inverse; a token whose position "
+    "is outside the table's rows gives zeroes",
     kRopeInputs,
     kRopeOutputs,
     kRopeAttributes,

@@ -32,11 +32,12 @@ constexpr DtypeCombination kCastScaledDtypes[] = {
 constinit const Schema kCastScaled = {
     KEEL_OP_CAST_SCALED,
     "cast_scaled",
-    "y = scale * x in another dtype; amax = the largest |x|, 0 where there is none, NaN where an "
-    "element is. The product is rounded to float32 and then once more, to the nearest, ties to "
-    "even. To an 8-bit type it saturates: what is larger than the largest finite number, infinity "
-    "too, becomes that. To others, overflow gives infinity. The scale is read when the call's turn "
-    "comes: of a step before, for the way back its reciprocal",
+    "y = scale * x in another dtype; amax = the largest |x|, 0 for an empty x, NaN if an element "
+    "is NaN. The product is rounded to float32 and then to y's dtype, to nearest, ties to even. "
+    "Conversion to an 8-bit type saturates: values beyond the largest finite number, infinity "
+    "included, become the largest finite number. For other types, overflow gives infinity. The "
+    "kernel reads scale in stream order, so the caller can use the scale of an earlier step; to "
+    "convert back, the caller passes the reciprocal of the scale",
     kCastScaledInputs,
     kCastScaledOutputs,
     {},

@@ -10,8 +10,7 @@ namespace keel::ops {
 namespace {
 
 constexpr AttributeSpec kFirst = {
-    "first", AttributeKind::kInt, 0,
-    0,       0x1p31 - 1,          "the entry of the whole vocabulary that the shard's column 0 is"};
+    "first", AttributeKind::kInt, 0, 0, 0x1p31 - 1, "the vocabulary entry of the shard's column 0"};
 
 constexpr InputSpec kCrossEntropyShardInputs[] = {{"logits", "[n,v], v >= 1"}, {"labels", "[n]"}};
 constexpr OutputSpec kCrossEntropyShardOutputs[] = {
@@ -28,7 +27,7 @@ constexpr InputSpec kCrossEntropyShardBackwardInputs[] = {
 constexpr OutputSpec kCrossEntropyShardBackwardOutputs[] = {{"dlogits", "[n,v]", 0b1}};
 constexpr AttributeSpec kCrossEntropyShardBackwardAttributes[] = {
     {"scale", AttributeKind::kFloat, 1, -kInfinity, kInfinity,
-     "the gradient of each row's loss: 1/n for a mean"},
+     "the gradient of each row's loss: 1/n for a mean loss"},
     kFirst};
 constexpr DtypeCombination kCrossEntropyShardBackwardDtypes[] = {
     {{f32, i32, f32}, {f32}, false, kTranscendental},
@@ -41,13 +40,13 @@ constexpr DtypeCombination kCrossEntropyShardBackwardDtypes[] = {
 constinit const Schema kCrossEntropyShard = {
     KEEL_OP_CROSS_ENTROPY_SHARD,
     "cross_entropy_shard",
-    "max[i] = the largest of logits[i,:] but NaN, minus infinity where there is none; sum_exp[i] = "
-    "sum_j exp(logits[i,j] - max[i]), 0 for a row of minus infinity alone, NaN for one with NaN or "
-    "plus infinity; target[i] = logits[i,labels[i]-first], 0 where that column is none of the "
-    "shard's. Cross entropy of the whole vocabulary: top = all_reduce(max, by max); total = "
-    "all_reduce(sum_exp * exp(max - top), by sum), where a max of minus infinity adds 0; logsumexp "
-    "= top + log(total); loss = logsumexp - all_reduce(target, by sum), and 0 in rows to ignore, "
-    "whose label is negative",
+    "max[i] = the largest of logits[i,:] except NaN, minus infinity if all are NaN; sum_exp[i] = "
+    "sum_j exp(logits[i,j] - max[i]), 0 for a row of only minus infinity, NaN for a row with NaN "
+    "or plus infinity; target[i] = logits[i,labels[i]-first], 0 if the shard does not have that "
+    "column. The caller computes the cross entropy of the whole vocabulary: top = all_reduce(max, "
+    "by max); total = all_reduce(sum_exp * exp(max - top), by sum), where a max of minus infinity "
+    "adds 0; logsumexp = top + log(total); loss = logsumexp - all_reduce(target, by sum), and 0 in "
+    "ignored rows, whose label is negative",
     kCrossEntropyShardInputs,
     kCrossEntropyShardOutputs,
     kCrossEntropyShardAttributes,
@@ -60,9 +59,9 @@ constinit const Schema kCrossEntropyShardBackward = {
     KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD,
     "cross_entropy_shard_backward",
     "dlogits[i,j] = scale * (exp(logits[i,j] - logsumexp[i]) - (first + j == labels[i])), with the "
-    "logsumexp of the whole vocabulary; a negative label marks a row to ignore, which gives 0, any "
-    "other that is none of the shard's is another's. exp(...) is as good as logsumexp, which "
-    "float32 rounds by up to 2^-24 of itself",
+    "logsumexp of the whole vocabulary. A negative label marks an ignored row, which gives 0; any "
+    "other label outside the shard belongs to another shard. exp(...) is only as accurate as "
+    "logsumexp, which float32 rounds by up to 2^-24 * |logsumexp|",
     kCrossEntropyShardBackwardInputs,
     kCrossEntropyShardBackwardOutputs,
     kCrossEntropyShardBackwardAttributes,

@@ -13,9 +13,9 @@ namespace {
 
 constexpr InputSpec kSumInputs[] = {{"x", "[rows,cols]"}};
 constexpr OutputSpec kSumOutputs[] = {{"y", "[cols], [rows] or []"}};
-constexpr AttributeSpec kSumAttributes[] = {
-    {"axis", AttributeKind::kInt, -1, -1, 1,
-     "0: over the rows, y is [cols]; 1: over the columns, y is [rows]; -1: over all, y is []"}};
+constexpr AttributeSpec kSumAttributes[] = {{"axis", AttributeKind::kInt, -1, -1, 1,
+                                             "0: over the rows, y is [cols]; 1: over the columns, "
+                                             "y is [rows]; -1: over all elements, y is []"}};
 constexpr DtypeCombination kSumDtypes[] = {
     {{f32}, {f32}, false, few_roundings(kErrorFloat32)},
     {{bf16}, {bf16}, true, few_roundings(kErrorBFloat16)},
@@ -34,9 +34,9 @@ constexpr AttributeSpec kMatmulAttributes[] = {
     {"trans_b", AttributeKind::kInt, 0, 0, 1, "1: b is stored transposed"},
     {"alpha", AttributeKind::kFloat, 1, -kInfinity, kInfinity, "the factor of the product"},
     {"beta", AttributeKind::kFloat, 0, -kInfinity, kInfinity,
-     "the factor of c's old content, which 0 leaves unread"},
+     "the factor of c's old content; with 0, c's old content is not read"},
     {"activation", AttributeKind::kInt, 0, 0, 3,
-     "of the sum in float32, before it is rounded to c: 0: none; 1: gelu by tanh; 2: gelu by erf, "
+     "applied to the float32 sum before rounding to c: 0: none; 1: gelu by tanh; 2: gelu by erf, "
      "both as in bias_gelu; 3: silu(t) = t / (1 + exp(-t))"}};
 constexpr DtypeCombination kMatmulDtypes[] = {
     {{f32, f32, f32}, {f32}, false, few_roundings(kErrorFloat32)},
@@ -52,7 +52,7 @@ constexpr InputSpec kEmbeddingInputs[] = {{"table", "[v,d]"}, {"indices", "[n]"}
 constexpr OutputSpec kEmbeddingOutputs[] = {{"out", "[n,d]"}};
 constexpr AttributeSpec kEmbeddingAttributes[] = {
     {"first", AttributeKind::kInt, 0, 0, 0x1p31 - 1,
-     "the index that the table's row 0 has; first + v is at most 2^31"}};
+     "the index of the table's row 0; first + v is at most 2^31"}};
 constexpr DtypeCombination kEmbeddingDtypes[] = {
     {{f32, i32}, {f32}, false, rounded_once(kErrorExact)},
     {{bf16, i32}, {bf16}, true, rounded_once(kErrorExact)},
@@ -80,7 +80,7 @@ constexpr InputSpec kCrossEntropyBackwardInputs[] = {
 constexpr OutputSpec kCrossEntropyBackwardOutputs[] = {{"dlogits", "[n,v]", 0b1}};
 constexpr AttributeSpec kCrossEntropyBackwardAttributes[] = {
     {"scale", AttributeKind::kFloat, 1, -kInfinity, kInfinity,
-     "the gradient of each row's loss: 1/n for a mean"}};
+     "the gradient of each row's loss: 1/n for a mean loss"}};
 constexpr DtypeCombination kCrossEntropyBackwardDtypes[] = {
     {{f32, i32, f32}, {f32}, false, kTranscendental},
     {{bf16, i32, f32}, {bf16}, true, transcendental(kErrorBFloat16)},
@@ -92,7 +92,7 @@ constexpr DtypeCombination kCrossEntropyBackwardDtypes[] = {
 constinit const Schema kSum = {
     KEEL_OP_SUM,
     "sum",
-    "y = the sum of x along an axis, in an order that is fixed for a shape",
+    "y = sum of x along an axis; the order of summation is fixed for a shape",
     kSumInputs,
     kSumOutputs,
     kSumAttributes,
@@ -104,7 +104,7 @@ constinit const Schema kSum = {
 constinit const Schema kMatmul = {
     KEEL_OP_MATMUL,
     "matmul",
-    "c = activation(alpha * op(a) op(b) + beta * c + bias), where op transposes what is stored "
+    "c = activation(alpha * op(a) op(b) + beta * c + bias), where op transposes an operand stored "
     "transposed; bias is added to every row",
     kMatmulInputs,
     kMatmulOutputs,
@@ -118,8 +118,8 @@ constinit const Schema kEmbedding = {
     KEEL_OP_EMBEDDING,
     "embedding",
     "out[i] = table[indices[i]-first], bit for bit; an index outside [first,first+v) gives a row "
-    "of zeroes. Of a table that lies in shards, a range of its rows on each rank, "
-    "all_reduce(out, by sum) gives the rows of the whole",
+    "of zeroes. For a sharded table, with a range of rows on each rank, all_reduce(out, by sum) "
+    "gives the rows of the whole table",
     kEmbeddingInputs,
     kEmbeddingOutputs,
     kEmbeddingAttributes,
@@ -131,8 +131,8 @@ constinit const Schema kEmbedding = {
 constinit const Schema kEmbeddingBackward = {
     KEEL_OP_EMBEDDING_BACKWARD,
     "embedding_backward",
-    "dtable[j] = the sum of dout[i] over all i with indices[i] == first + j, in the order of i; "
-    "every row is written, indices outside [first,first+v) add to none",
+    "dtable[j] = sum of dout[i] over all i with indices[i] == first + j, in the order of i; every "
+    "row is written; indices outside [first,first+v) contribute to no row",
     kEmbeddingBackwardInputs,
     kEmbeddingBackwardOutputs,
     kEmbeddingAttributes,
@@ -144,8 +144,8 @@ constinit const Schema kEmbeddingBackward = {
 constinit const Schema kCrossEntropy = {
     KEEL_OP_CROSS_ENTROPY,
     "cross_entropy",
-    "logsumexp[i] = log sum_j exp(logits[i,j]); loss[i] = logsumexp[i] - logits[i,labels[i]], 0 "
-    "for a label outside [0,v), which marks a row to ignore",
+    "logsumexp[i] = log sum_j exp(logits[i,j]); loss[i] = logsumexp[i] - logits[i,labels[i]]; a "
+    "label outside [0,v) marks an ignored row, whose loss is 0",
     kCrossEntropyInputs,
     kCrossEntropyOutputs,
     {},
@@ -157,10 +157,10 @@ constinit const Schema kCrossEntropy = {
 constinit const Schema kCrossEntropyBackward = {
     KEEL_OP_CROSS_ENTROPY_BACKWARD,
     "cross_entropy_backward",
-    "dlogits[i,j] = scale * (p[i,j] - (j == labels[i])), p[i,j] = exp(logits[i,j] - "
-    "logsumexp[i]); rows to ignore give 0. A logsumexp of 64 or more in size that differs "
-    "from its row's own by less than 2^-17 of itself stands for that one, unrounded: p adds up to "
-    "1 then, whatever number is common to the logits of a row",
+    "dlogits[i,j] = scale * (p[i,j] - (j == labels[i])), p[i,j] = exp(logits[i,j] - logsumexp[i]); "
+    "ignored rows give 0. If |logsumexp[i]| >= 64 and logsumexp[i] differs from the value "
+    "recomputed from row i by less than 2^-17 * |logsumexp[i]|, the kernel uses the recomputed "
+    "value, unrounded: p then adds up to 1, whatever offset the logits of a row share",
     kCrossEntropyBackwardInputs,
     kCrossEntropyBackwardOutputs,
     kCrossEntropyBackwardAttributes,
