@@ -37,9 +37,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (keel::parse_question(bytes).ok()) expect_same(keel::write_question(), bytes);
   keel::Status answer;
   if (keel::parse_answer(bytes, &answer).ok()) expect_same(keel::write_answer(answer), bytes);
-  std::vector<keel::PeerInfo> attendees;
-  if (keel::parse_roster(bytes, &attendees).ok()) {
-    expect_same(keel::write_roster(attendees), bytes);
+  std::vector<keel::PeerInfo> peer_infos;
+  if (keel::parse_roster(bytes, &peer_infos).ok()) {
+    expect_same(keel::write_roster(peer_infos), bytes);
   }
   if (size != 0) read_id(bytes);
   return 0;

@@ -66,7 +66,7 @@ class Team {
  public:
   Team(Here& here, Bytes& bytes) : here_(here), bytes_(bytes) {
     keel::Rendezvous rendezvous;
-    rendezvous.attendees = {keel::fuzz::introduce_self(0, "cpu:0"), here.peer.peer_info};
+    rendezvous.peer_infos = {keel::fuzz::introduce_self(0, "cpu:0"), here.peer.peer_info};
     FileDescriptor file;
     require(keel::ControlSegment::create(kWorld, bytes.one_in(2), &file), "create");
     require(keel::ControlSegment::map(file, &theirs_), "map");

@@ -87,7 +87,7 @@ class Team {
       }
       peer_info.flags = keel::Team::kNoAlias | static_cast<uint32_t>(why)
                                                    << keel::Team::kNativeShift;
-      rendezvous.attendees.push_back(std::move(peer_info));
+      rendezvous.peer_infos.push_back(std::move(peer_info));
     }
     FileDescriptor file;
     require(ControlSegment::create(world_, bytes.one_in(2), &file), "create");
