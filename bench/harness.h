@@ -18,7 +18,8 @@ struct Contender {
   double work;                // of one run: floating-point operations or bytes; 1 if
                               // only time matters
   std::function<void()> run;  // returns when the work is done
-  // Replaces |run| where a clock besides the host's measures the time, for example a device's: does
+  // Replaces |run| where a clock other than the host's measures the time, for example a device's:
+  // does
   // |repetitions| runs and returns their total seconds.
   std::function<double(uint64_t repetitions)> time = nullptr;
 };

@@ -25,8 +25,8 @@ struct Extents {
 struct MemoryOperator {
   const char* name;  // PyTorch's process has the same
   int64_t columns;   // per row
-  // Number of tensors of these extents read or written, in the operator's dtype and in the second
-  // dtype (the other of float32 and bfloat16); small tensors are not counted.
+  // Number of tensors of these extents read or written, in the operator's dtype and in the other
+  // one of float32 and bfloat16; small tensors are not counted.
   double streams;
   double streams_of_other;
   std::unique_ptr<OpCall> (*make)(OpTensors& tensors, keel_dtype dtype, Extents extents);

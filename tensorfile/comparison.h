@@ -62,7 +62,7 @@ inline constexpr const char* kPrecisionKey = "precision";
 // Calls |visit| with every tensor of |a| and |b|, two files or two folders, in the order of their
 // creation: files of folders by the numbers in file names, tensors as ordered_names sorts them.
 // Memory does not grow with the tensors. Throws FileError for an unreadable file, and for inputs
-// without a comparison: a folder and a file, or no name in common.
+// that cannot be compared: a folder and a file, or no name in common.
 void compare(const std::filesystem::path& a, const std::filesystem::path& b,
              const ComparisonOptions& options,
              const std::function<void(const TensorComparison&)>& visit);

@@ -42,9 +42,9 @@ class Clique {
  public:
   static UniqueId make_id();
   // Joins as rank |rank| of |world| on |device|, and waits for all ranks. Returns kInvalidArgument
-  // for a foreign process's id or a used id, a rank or a device that has already joined, or another
-  // world size; kTimedOut, naming the missing ranks, at |deadline|. After a timeout no rank can
-  // join by the id any more (kUnavailable).
+  // for an id of another process or a used id, a rank or a device that has already joined, or
+  // another world size; kTimedOut, naming the missing ranks, at |deadline|. After a timeout no rank
+  // can join by the id any more (kUnavailable).
   static Status meet(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
                      uint32_t world, Time deadline, std::shared_ptr<Clique>* out_clique);
   // Joins on behalf of a rank of another process, without waiting.

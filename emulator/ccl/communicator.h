@@ -24,7 +24,7 @@ struct Traits {
 
   TypeSet types;  // supported types
   // A failure or an abort of an operation is no failure of the stream: a failed operation hangs
-  // until the rank aborts, as in libraries without a further way to report. Accesses to invalid
+  // until the rank aborts, as in libraries without another way to report. Accesses to invalid
   // memory still fail the stream, as in any kernel.
   bool streams_outlive_failures = false;
 };
