@@ -19,8 +19,7 @@ struct Contender {
                               // only time matters
   std::function<void()> run;  // returns when the work is done
   // Replaces |run| where a clock other than the host's measures the time, for example a device's:
-  // does
-  // |repetitions| runs and returns their total seconds.
+  // does |repetitions| runs and returns their total seconds.
   std::function<double(uint64_t repetitions)> time = nullptr;
 };
 
