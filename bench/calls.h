@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls whose overhead core_overhead measures: each through keel.h, and as the bare plugin
-// function, on the backend `null`, whose functions do nothing.
+// The calls whose overhead core_overhead measures: each call through keel.h, and as the bare plugin
+// function, on the backend `null` of empty functions.
 #ifndef KEEL_BENCH_CALLS_H_
 #define KEEL_BENCH_CALLS_H_
 
@@ -20,8 +20,8 @@ struct Call {
   std::function<void()> plugin;
 };
 
-// Owns an instance of `null` and the objects that the calls need. The constructor throws if `null`
-// cannot be loaded. Keel must be initialized before and until the object is destroyed.
+// Owns an instance of `null` and the calls' objects. The constructor throws if `null` cannot be
+// loaded. Keel must be initialized before and until the object is destroyed.
 class Calls {
  public:
   Calls();
@@ -34,8 +34,8 @@ class Calls {
   std::vector<Call> calls_;
 };
 
-// Returns the file of the backend `null` or `fake`; empty in builds without tests, which do not
-// build these backends.
+// Returns the file of the backend `null` or `fake`; empty in builds without tests, where these
+// backends are not built.
 std::string find_test_plugin(const std::string& name);
 inline constexpr char kNoTestPlugins[] = "the backends null and fake are built with the tests only";
 // Returns a device of a `null` instance.
@@ -43,7 +43,7 @@ Device load_null();
 
 // Body of keel_bench --repeat, run in a separate process for measurement. |what| is "CALL/keel" or
 // "CALL/plugin" (called |count| times), "first_operation" (initialize Keel with the CPU plugin, run
-// one addition, shut down) or "nothing". Returns false for any other |what|.
+// one addition, shut down) or "nothing". Returns false for an unknown |what|.
 bool repeat_call(const std::string& what, uint64_t count);
 
 }  // namespace keel::bench

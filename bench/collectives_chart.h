@@ -9,10 +9,9 @@
 
 namespace keel::bench {
 
-// Returns SVG, readable on light and on dark backgrounds: one row per setting, one panel per
-// operation, one line per number of ranks, one dot with its interval per cell. A dot is the best
-// peer's time divided by Keel's, on a logarithmic scale; in a report without Keel, divided by the
-// bound's time.
+// Returns SVG, readable on light and on dark backgrounds: a row per setting, a panel per operation,
+// a line per number of ranks, a dot with an interval per cell. A dot is the best peer's time
+// divided by Keel's, on a logarithmic scale; in a report without Keel, divided by the bound's time.
 std::string to_svg(const CollectivesReport& report);
 
 }  // namespace keel::bench

@@ -14,9 +14,9 @@
 
 namespace keel::bench {
 
-// Values that were not measured are absent. Times are in microseconds; ratios are above 1 where
-// Keel is faster. The interval of a ratio is computed from the ratios of the single rounds, so a
-// slow minute of the machine affects both sides.
+// Unmeasured values are absent. Times are in microseconds; ratios are above 1 where Keel is faster.
+// The interval of a ratio is computed from the ratios of the single rounds, so a slow minute of the
+// machine affects both sides.
 struct Comparison {
   Cell cell;
   std::string peer;      // the peer with the smallest median
@@ -34,8 +34,8 @@ struct Comparison {
 std::vector<Comparison> compare(const Samples& samples,
                                 std::span<const LaunchedContender> contenders, Setting setting);
 
-// Returns the ratio |first| / |second| over the rounds that both have; nothing if they share no
-// round.
+// Returns the ratio |first| / |second| over the rounds of both; empty if |first| and |second| share
+// no round.
 std::optional<Estimate> ratio_of(const Rounds& first, const Rounds& second);
 
 // |values| are positive and not empty.
@@ -50,16 +50,16 @@ struct Target {
   bool of_low = false;
 };
 // Targets for peer / Keel: mean over the cells below kLarge, or from kLarge on, and per cell; and
-// for direct / Keel per cell. Nothing where no target is set.
+// for direct / Keel per cell. Empty where no target is set.
 std::optional<Target> mean_target(Setting setting, bool large);
 std::optional<Target> peer_target(Setting setting, uint64_t bytes);
 std::optional<Target> direct_target(Setting setting, uint64_t bytes);
-// Returns nothing without a target or without a ratio.
+// Returns nullopt without a target or without a ratio.
 std::optional<bool> is_met(const std::optional<Target>& target,
                            const std::optional<Estimate>& ratio);
 
 // Returns the geometric mean of the medians of |ratio| over the cells from kLarge on (|large|) or
-// below; nothing if no cell has this ratio.
+// below; nullopt if no cell has this ratio.
 std::optional<double> mean_ratio(std::span<const Comparison> comparisons,
                                  std::optional<Estimate> Comparison::*ratio, bool large);
 

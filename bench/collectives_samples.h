@@ -13,7 +13,7 @@
 
 namespace keel::bench {
 
-// One operation of one size with one number of ranks.
+// An operation of a size with a number of ranks.
 struct Cell {
   peers::Operation operation;
   uint32_t ranks;
@@ -21,7 +21,7 @@ struct Cell {
   auto operator<=>(const Cell&) const = default;
 };
 
-// The times of one contender in one cell, in microseconds, by round. Rounds that failed are absent.
+// The times of a contender in a cell, in microseconds, by round. Failed rounds are absent.
 using Rounds = std::map<uint32_t, double>;
 
 class Samples {
@@ -35,7 +35,7 @@ class Samples {
                         const Cell& cell) const;
   // Returns every cell with a measurement of any contender, in order.
   std::vector<Cell> cells() const;
-  // One readable line per wrong result.
+  // A readable line per wrong result.
   const std::vector<std::string>& wrong_results() const { return wrong_; }
 
  private:

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves memory with memcpy on all cores: the reference for operators that are bound by memory
-// bandwidth.
+// Moves memory with memcpy on all cores: the reference for operators bound by memory bandwidth.
 #ifndef KEEL_BENCH_COPY_PASS_H_
 #define KEEL_BENCH_COPY_PASS_H_
 
@@ -17,8 +16,8 @@ namespace keel::bench {
 
 class CopyPass {
  public:
-  // Each of the two pairs of source and destination takes |pair_bytes| in total, which is more than
-  // the caches hold. Copies alternate between the pairs.
+  // Each of the two pairs of source and destination takes |pair_bytes| in total, more than the
+  // caches hold. Copies alternate between the pairs.
   CopyPass(uint32_t cores, uint64_t pair_bytes);
 
   // "memcpy on 2 threads"
@@ -27,7 +26,7 @@ class CopyPass {
   void move(uint64_t bytes);
 
  private:
-  // One thread's part of one pair.
+  // A thread's part of a pair.
   struct Part {
     std::vector<std::byte> source;
     std::vector<std::byte> destination;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch on the GPU, in the same races as Keel. One process serves all figures of a run; the first
-// figure that needs PyTorch starts it.
+// PyTorch on the GPU, in the same races as Keel. A single process serves all figures of a run; the
+// first figure that needs PyTorch starts the process.
 #ifndef KEEL_BENCH_CUDA_TORCH_H_
 #define KEEL_BENCH_CUDA_TORCH_H_
 
@@ -28,15 +28,14 @@ struct TorchWork {
 
 class CudaTorch {
  public:
-  // For an emulated GPU, which PyTorch cannot use, PyTorch runs on the CPU, so that the code path
-  // is still tested.
+  // PyTorch cannot use an emulated GPU and then runs on the CPU, so the code path is still tested.
   explicit CudaTorch(bool emulated) : emulated_(emulated) {}
 
   // Returns the contender's name of |mode|: "eager", "compile" or "fused".
   static std::string contender(const std::string& mode) { return "PyTorch, " + mode; }
 
   // Races |own| and PyTorch in each mode that a figure names as its peer. Figures whose mode is
-  // unavailable are left out with the reason; the others receive the timings.
+  // unavailable are left out with the reason; all remaining figures receive the timings.
   void race(std::span<const Contender> own, const TorchWork& work, std::span<Figure> figures,
             const RaceOptions& options);
 
@@ -51,7 +50,7 @@ class CudaTorch {
   // Returns why |mode| is unavailable; empty if it is available.
   std::string reason_against(const std::string& mode);
   void start();
-  // Makes one untimed run. Returns PyTorch's message on failure, else an empty string.
+  // Makes an untimed run. Returns PyTorch's message on failure, else an empty string.
   std::string try_out(const TorchWork& work, const std::string& mode);
   double seconds(const TorchWork& work, const std::string& mode, uint64_t repetitions);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures: each sets up its contenders, races them and reports.
+// The figures: each figure sets up contenders, races the contenders and reports.
 #ifndef KEEL_BENCH_FIGURES_H_
 #define KEEL_BENCH_FIGURES_H_
 
@@ -29,7 +29,7 @@ inline bool is_chosen(const std::string& name, const std::vector<std::string>& f
   return filters.empty() || std::any_of(filters.begin(), filters.end(), chooses);
 }
 
-// The reason of figures that were not measured because the run was killed earlier.
+// The reason of figures left unmeasured because the run was killed earlier.
 inline constexpr char kNotReached[] = "the run was ended before";
 
 // The devices and libraries available on this machine, and the run's options.
@@ -45,7 +45,7 @@ struct Setup {
   std::string no_cuda;
   std::unique_ptr<RawCuda> raw_cuda;
   std::string no_raw_cuda;
-  bool emulated_cuda = false;  // Keel's emulated chip: its times are not a GPU's
+  bool emulated_cuda = false;  // Keel's emulated chip: the times are not a GPU's
   std::unique_ptr<CudaTorch> cuda_torch;
   bool quick = false;                // small sizes, only to test that figures can be measured
   std::vector<std::string> filters;  // from the command line
@@ -54,7 +54,7 @@ struct Setup {
   bool only_names = false;
   // No CUDA figure starts after this time.
   std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();
-  // Receives figures one by one, so that an interrupted run keeps the figures measured so far.
+  // Receives each figure as soon as measured: an interrupted run keeps all figures so far.
   std::function<void(Figure figure)> publish;
 
   // Slow figures check this before they measure.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The complete result of one run on a GPU (packaging/gpu.sh), as one JSON file and one table.
+// The complete result of a run on a GPU (packaging/gpu.sh), as a JSON file and a table.
 #ifndef KEEL_BENCH_GPU_REPORT_H_
 #define KEEL_BENCH_GPU_REPORT_H_
 
@@ -17,9 +17,9 @@ struct GpuStep {
   std::string name;     // "conform-cuda", "figures"
   std::string outcome;  // "passed", "failed" or "skipped"
   uint32_t seconds = 0;
-  std::string reason;  // why it failed or was skipped
-  // The JSON that the step's program wrote; null if there is none or the JSON is incomplete. For
-  // conformance only the cases that neither passed nor are unsupported; for other steps everything.
+  std::string reason;  // why the step failed or was skipped
+  // The JSON written by the step's program; null if absent or incomplete. For conformance only the
+  // cases that neither passed nor are unsupported; for all remaining steps everything.
   std::shared_ptr<const nlohmann::ordered_json> result;
 };
 
@@ -31,7 +31,7 @@ struct GpuRun {
   std::vector<GpuStep> steps;
 };
 
-// Reads what the steps wrote to |folder|: facts.tsv (name and value per line), steps.tsv (name,
+// Reads the steps' files in |folder|: facts.tsv (name and value per line), steps.tsv (name,
 // outcome, seconds and reason per line) and NAME.json for steps with a JSON result. Throws if
 // steps.tsv cannot be read.
 GpuRun read_gpu_run(const std::filesystem::path& folder);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times contenders in turn, A B C A B C ..., so that a slow phase of the machine affects all of
-// them. Comparisons use the pairs of one round.
+// Times contenders in turn, A B C A B C ..., so a slow phase of the machine affects all contenders.
+// Comparisons use the pairs of a round.
 #ifndef KEEL_BENCH_HARNESS_H_
 #define KEEL_BENCH_HARNESS_H_
 
@@ -18,8 +18,8 @@ struct Contender {
   double work;                // of one run: floating-point operations or bytes; 1 if
                               // only time matters
   std::function<void()> run;  // returns when the work is done
-  // Replaces |run| where the time is measured by another clock than the host's, for example a
-  // device's: does |repetitions| runs and returns their total seconds.
+  // Replaces |run| where a clock other than the host's measures the time, for example a device's:
+  // does |repetitions| runs and returns their total seconds.
   std::function<double(uint64_t repetitions)> time = nullptr;
 };
 
@@ -27,7 +27,7 @@ struct Timings {
   std::string name;
   double work;
   uint64_t repetitions;         // runs timed together per round
-  std::vector<double> seconds;  // per run; one value per round
+  std::vector<double> seconds;  // per run; a value per round
 };
 
 struct RaceOptions {
@@ -36,26 +36,26 @@ struct RaceOptions {
   // one preemption (1 to 4 ms) weigh little.
   std::chrono::nanoseconds round_time = std::chrono::milliseconds(20);
   // Pause between contenders: OpenMP's threads spin for a millisecond or two after their last
-  // parallel region, on cores that the next contender needs.
+  // parallel region, on cores needed by the next contender.
   std::chrono::nanoseconds pause = std::chrono::milliseconds(5);
   // After this time no new round starts, except the first five: runs of a second each must do with
   // fewer rounds.
   std::chrono::nanoseconds enough = std::chrono::nanoseconds::max();
 };
 
-// Warms up, then times. Each round starts with the next contender in turn, so that no contender
-// always runs after the same one. Exceptions of contenders propagate.
+// Warms up, then times. Each round starts with the next contender in turn: no contender always runs
+// after the same predecessor. Exceptions of contenders propagate.
 std::vector<Timings> race(std::span<const Contender> contenders, const RaceOptions& options = {});
 
 // |values| is not empty.
 double median(std::vector<double> values);
 double fastest(const Timings& timings);
-// Combines one contender's timings from several comparisons: geometric means of the work and, round
-// by round, of the seconds, so that the ratio of two results is the geometric mean of the ratios.
-// Rounds that are missing in any part are dropped. |parts| is not empty.
+// Combines a contender's timings from several comparisons: geometric means of the work and, round
+// by round, of the seconds, so the ratio of two results is the geometric mean of the ratios. Rounds
+// missing in any part are dropped. |parts| is not empty.
 Timings geometric_mean(std::string name, std::span<const Timings* const> parts);
 
-// A median with the interval that holds it with 95% confidence.
+// A median with its 95% confidence interval.
 struct Estimate {
   double median;
   double low;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a program to its end, but not past a deadline.
+// Runs a program until the program ends or a deadline passes.
 #ifndef KEEL_BENCH_LAUNCH_H_
 #define KEEL_BENCH_LAUNCH_H_
 
@@ -12,12 +12,12 @@ namespace keel::bench {
 struct Launch {
   std::string output;   // standard output
   std::string errors;   // standard error
-  std::string failure;  // empty if it exited with 0; else "exit code 1", "killed after 120 s"
+  std::string failure;  // empty after exit with 0; else "exit code 1", "killed after 120 s"
 };
 
-// |command| is the program, as a path or a name in PATH, and its arguments. The program runs in its
-// own process group, which is killed as a whole at the deadline. Throws std::system_error if the
-// program cannot be started.
+// |command| is the program, as a path or a name in PATH, and its arguments. The program runs in a
+// separate process group; the whole group is killed at the deadline. Throws std::system_error if
+// the program cannot be started.
 Launch launch(const std::vector<std::string>& command, std::chrono::milliseconds deadline);
 
 }  // namespace keel::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine that figures were taken on.
+// The machine on which figures were taken.
 #ifndef KEEL_BENCH_MACHINE_H_
 #define KEEL_BENCH_MACHINE_H_
 
@@ -24,11 +24,12 @@ struct Machine {
   std::string cuda_pytorch;   // as for Vulkan; empty if no figure needed PyTorch
 };
 
-// Fills all members except load_after, vulkan_* and cuda_*, which are only known after the
-// measurement or from the device.
+// Fills all members except load_after (known after the measurement) and vulkan_*, cuda_* (known
+// from the device).
 Machine examine_machine();
 double load_average();
-// Returns the size of the third-level cache; a guess (32 MiB) where the system does not report it.
+// Returns the size of the third-level cache; a guess (32 MiB) where the system does not report the
+// size.
 uint64_t cache_bytes();
 
 }  // namespace keel::bench

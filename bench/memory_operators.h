@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators bound by memory bandwidth: how to make their calls on any device, and how many bytes
-// each must move.
+// Operators bound by memory bandwidth: how to make the calls on any device, and how many bytes each
+// operator must move.
 #ifndef KEEL_BENCH_MEMORY_OPERATORS_H_
 #define KEEL_BENCH_MEMORY_OPERATORS_H_
 
@@ -25,8 +25,8 @@ struct Extents {
 struct MemoryOperator {
   const char* name;  // PyTorch's process has the same
   int64_t columns;   // per row
-  // Number of tensors of these extents that must be read or written, in the operator's dtype and in
-  // the other one of float32 and bfloat16; small tensors are not counted.
+  // Number of tensors of these extents read or written, in the operator's dtype and in the other
+  // one of float32 and bfloat16; small tensors are not counted.
   double streams;
   double streams_of_other;
   std::unique_ptr<OpCall> (*make)(OpTensors& tensors, keel_dtype dtype, Extents extents);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts processes with ranks of one communicator, for effects that only many processes show.
+// Starts processes with ranks of a shared communicator, for effects that only many processes show.
 #ifndef KEEL_BENCH_RANK_PROCESSES_H_
 #define KEEL_BENCH_RANK_PROCESSES_H_
 
@@ -26,12 +26,13 @@ enum class AfterBarrier : uint32_t {
   kWaitForLast,  // ranks except the last process's wait in a barrier that process never joins
 };
 
-// Ranks on the CPU backend, one per thread. Keel must be initialized in the calling process, which
-// creates the unique id. Used by one thread.
+// Ranks on the CPU backend, a rank per thread. The calling process creates the unique id, so Keel
+// must be initialized there. Used by one thread.
 class RankProcesses {
  public:
   RankProcesses(uint32_t processes, uint32_t threads, AfterBarrier then = AfterBarrier::kNothing);
-  // Closes the processes' input so that they end, and kills those still running after 20 s.
+  // Closes the processes' input, so the processes end, and kills processes still running after 20
+  // s.
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
@@ -40,10 +41,11 @@ class RankProcesses {
   // Waits until all processes finished the barrier; throws after |deadline|, or if a process ends
   // early.
   std::vector<RankMilestones> wait_for_all(std::chrono::milliseconds deadline);
-  // Kills the last process, which the other ones wait for. Returns the time by CLOCK_MONOTONIC.
+  // Kills the last process, for which all remaining processes wait. Returns the time by
+  // CLOCK_MONOTONIC.
   int64_t kill_last();
-  // Returns when the ranks of all other processes had received KEEL_RANK_FAILED, by
-  // CLOCK_MONOTONIC. Throws after |deadline|, or if a rank received another status.
+  // Returns when the ranks of all remaining processes had received KEEL_RANK_FAILED, by
+  // CLOCK_MONOTONIC. Throws after |deadline|, or if a rank received a different status.
   int64_t wait_for_failure(std::chrono::milliseconds deadline);
   // Returns the CPU seconds used so far by all processes together.
   double cpu_seconds() const;
@@ -62,8 +64,7 @@ class RankProcesses {
   int64_t last_spawn_ns_ = 0;
 };
 
-// Body of keel_bench --repeat |what|: runs a rank process. Returns false if |what| names something
-// else.
+// Body of keel_bench --repeat |what|: runs a rank process. Returns false for an unknown |what|.
 bool be_rank_process(const std::string& what);
 
 }  // namespace keel::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A CUDA program without Keel: measures the driver's own calls and the GPU's copy rate. Uses the
-// plugin's primary context, so that both access the same memory.
+// plugin's primary context, so program and plugin access the same memory.
 #ifndef KEEL_BENCH_RAW_CUDA_H_
 #define KEEL_BENCH_RAW_CUDA_H_
 
@@ -13,13 +13,13 @@
 
 namespace keel::bench {
 
-// One GPU and its own stream. The context is current on the one thread that uses the object, during
-// the object's lifetime. Addresses are device addresses, as in Keel's buffers. Failures throw.
+// A GPU with a stream. The context is current on the thread that uses the object, during the
+// object's lifetime. Addresses are device addresses, as in Keel's buffers. Failures throw.
 class RawCuda {
  public:
-  // Opens the device with the 16 bytes of |uuid| through the driver that the plugin opens: from
-  // KEEL_CUDA_LIBRARY_FOLDER, else from the dynamic loader. Returns NULL and the reason if there is
-  // no such device or the build has no CUDA headers.
+  // Opens the device with the 16 bytes of |uuid| through the plugin's driver: from
+  // KEEL_CUDA_LIBRARY_FOLDER, else from the dynamic loader. Returns NULL and the reason if the
+  // device is absent or the build has no CUDA headers.
   static std::unique_ptr<RawCuda> open(const uint8_t* uuid, std::string* out_reason);
   virtual ~RawCuda() = default;
 
@@ -40,7 +40,8 @@ class RawCuda {
   // cuMemcpyDtoDAsync.
   virtual void copy(void* destination, const void* source, uint64_t bytes) = 0;
   // Copies |bytes| from |host| to |device| on one stream and |bytes| from |device_too| to
-  // |host_too| on another, concurrently. Returns when both copies are done. Host memory is pinned.
+  // |host_too| on a second stream, concurrently. Returns when both copies are done. Host memory is
+  // pinned.
   virtual void exchange(void* device, const void* host, void* host_too, const void* device_too,
                         uint64_t bytes) = 0;
 

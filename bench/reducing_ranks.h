@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of one process, one per device, that sum float32: the workload of the all_reduce figures.
+// Ranks of a process, one per device, sum float32: the workload of the all_reduce figures.
 #ifndef KEEL_BENCH_REDUCING_RANKS_H_
 #define KEEL_BENCH_REDUCING_RANKS_H_
 
@@ -17,7 +17,7 @@ class ReducingRanks {
   ReducingRanks(std::span<const Device> devices, uint64_t count,
                 const keel_comm_options* options = nullptr);
 
-  // Runs one all_reduce; returns when every rank is done.
+  // Runs an all_reduce; returns when every rank is done.
   void run();
   // keel_comm_explain of rank 0.
   std::string explain() const { return comms_.front().explain(); }

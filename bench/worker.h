@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that sleeps on a condition variable until it receives a task: the smallest hand-off
-// between threads without spinning.
+// A thread sleeping on a condition variable until a task arrives: the smallest hand-off between
+// threads without spinning.
 #ifndef KEEL_BENCH_WORKER_H_
 #define KEEL_BENCH_WORKER_H_
 

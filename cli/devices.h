@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// keel devices: lists the devices of this machine, and why a backend has none.
+// keel devices: lists the devices of this machine, and why a backend has no device.
 #ifndef KEEL_CLI_DEVICES_H_
 #define KEEL_CLI_DEVICES_H_
 

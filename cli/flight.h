@@ -15,9 +15,8 @@ namespace keel::cli {
 
 void add_flight_command(CLI::App& app);
 
-// Returns one sentence per line: which ranks of |communicator| (an element of "communicators" in
-// the result of keel_flight_read) are behind, which have ended and which have no file. Empty
-// without findings.
+// Returns a sentence per line: the ranks of |communicator| (an element of "communicators" in the
+// result of keel_flight_read) that are behind, have ended or have no file. Empty without findings.
 std::string flight_findings(const Json& communicator);
 
 }  // namespace keel::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out which backend computes which operator: queries backends call by call, without memory.
+// Finds the backends that compute an operator: queries backends call by call, without memory.
 #ifndef KEEL_CLI_OP_SUPPORT_H_
 #define KEEL_CLI_OP_SUPPORT_H_
 
@@ -11,7 +11,7 @@
 
 namespace keel::cli {
 
-// A backend, queried through its first device.
+// A backend, queried through the backend's first device.
 struct Column {
   std::string backend;
   Device device;
@@ -21,8 +21,8 @@ struct Column {
 // Error if there is no device.
 std::vector<Column> support_columns(const std::string& wanted);
 
-// Returns the backend's plan for |call|; nothing if only another backend's kernel, or none, could
-// run the call.
+// Returns the backend's plan for |call|; nullopt if only a different backend's kernel, or no
+// kernel, could run the call.
 std::optional<keel_op_plan> own_plan(const OpCall& call, Device device);
 
 // Returns a Markdown table of the dtype combinations of each operator that each backend computes.

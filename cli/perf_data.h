@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data that `keel perf` sends, and the expected results. Values are drawn from a seed, so that
-// each rank can compute every other rank's values, and chosen so that each reduction is exact in
-// its type, in any order.
+// The data sent by `keel perf`, and the expected results. Values are drawn from a seed, so each
+// rank can compute the values of all ranks, and chosen so that each reduction is exact in its type,
+// in any order.
 #ifndef KEEL_CLI_PERF_DATA_H_
 #define KEEL_CLI_PERF_DATA_H_
 
@@ -16,7 +16,7 @@
 
 namespace keel::cli {
 
-// The data of one operation. Without a reduction, elements are arbitrary bits.
+// The data of an operation. Without a reduction, elements are arbitrary bits.
 class PerfData {
  public:
   PerfData(keel_dtype dtype, std::optional<keel_reduction> reduction, uint32_t world,

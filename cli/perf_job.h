@@ -19,26 +19,25 @@
 
 namespace keel::cli {
 
-// Process |process| of options.processes, which all join through the launcher's bootstrap address.
-// Keel must stay initialized during the object's lifetime.
+// Process |process| of options.processes; all join through the launcher's bootstrap address. Keel
+// must stay initialized during the object's lifetime.
 class PerfJob {
  public:
   PerfJob(const PerfOptions& options, uint32_t process);
 
   // Times all requested operations; process 0 prints. Returns whether all results were right. An
-  // exception in one thread ends the other threads and propagates.
+  // exception in a thread ends all threads and propagates.
   bool run();
 
  private:
   // |algorithm| is used where possible; NULL: Keel chooses.
   void make_communicators(const char* algorithm = nullptr);
-  // Times every algorithm, and writes the table of the fastest ones. Returns whether all results
-  // were right.
+  // Times every algorithm, and writes the table of the fastest algorithms. Returns whether all
+  // results were right.
   bool tune();
   // Throws UsageError if only one transfer is possible for the buffers of --foreign.
   void check_foreign_ways() const;
-  // Returns the bytes that the ranks of all processes have read in place, in their current
-  // communicators.
+  // Returns the bytes read in place by the ranks of all processes, in the current communicators.
   uint64_t bytes_in_place();
   // Times the sizes at which |algorithm|, by |explained|, differs from |built_in|.
   void tune_operation(uint32_t thread, const PerfOperation& operation, const std::string& algorithm,
@@ -53,7 +52,7 @@ class PerfJob {
   void start_all(std::span<const std::unique_ptr<PerfRank>> ranks, const PerfStep& step);
   // Returns the ranks of |thread|.
   std::span<const std::unique_ptr<PerfRank>> ranks_of(uint32_t thread) const;
-  // Returns once all threads of all processes have called it.
+  // Returns once all threads of all processes have called meet().
   void meet();
   bool reports(uint32_t thread) const { return thread == 0 && control_.process() == 0; }
   void explain_last(const PerfStep& step, const PerfRow& row) const;

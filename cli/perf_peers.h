@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `keel perf --peers`: compares Keel with other libraries, round by round. Each library has its own
-// program (bench/peers/), which starts its ranks itself.
+// `keel perf --peers`: compares Keel with peer libraries, round by round. Each library has its own
+// program (bench/peers/), and the program starts the ranks.
 #ifndef KEEL_CLI_PERF_PEERS_H_
 #define KEEL_CLI_PERF_PEERS_H_
 
@@ -11,14 +11,14 @@
 
 namespace keel::cli {
 
-// Returns the libraries that --peers accepts; none in builds without the benchmarks.
+// Returns the libraries that --peers accepts; empty in builds without the benchmarks.
 std::vector<std::string> perf_peer_names();
 
-// Throws UsageError, naming the option, for requests that the peers' programs do not support.
+// Throws UsageError, naming the option, for requests unsupported by the peers' programs.
 void check_perf_peers(const PerfOptions& options);
 
-// Prints one table per operation. A peer that is absent or fails leaves gaps, with the reason
-// printed. Returns false if Keel failed or had a wrong result.
+// Prints a table per operation. An absent or failed peer leaves gaps, with the reason printed.
+// Returns false if Keel failed or had a wrong result.
 bool run_perf_peers(const PerfOptions& options);
 
 }  // namespace keel::cli

@@ -22,7 +22,7 @@ struct PeerTime {
   std::optional<bench::Estimate> microseconds;
 };
 
-// One size of one operation.
+// A size of an operation.
 struct PeersRow {
   bench::Cell cell;
   PeerTime keel;
@@ -30,7 +30,7 @@ struct PeersRow {
   std::optional<bench::Estimate> ratio;  // fastest peer's time / Keel's, round by round
 };
 
-// If a library can be launched in several ways, the one with the smallest median counts, as its
+// If a library can be launched in several ways, the launch with the smallest median counts, as a
 // user would choose.
 PeersRow compare_peers(const bench::Samples& samples,
                        std::span<const bench::LaunchedContender> contenders,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of `keel perf`: its communicator, buffers and data.
+// A rank of `keel perf`: communicator, buffers and data.
 #ifndef KEEL_CLI_PERF_RANK_H_
 #define KEEL_CLI_PERF_RANK_H_
 
@@ -16,7 +16,7 @@
 
 namespace keel::cli {
 
-// One measured configuration.
+// A measured configuration.
 struct PerfStep {
   const PerfOperation* operation;
   PerfCounts counts;
@@ -57,9 +57,9 @@ class PerfRank {
 
   void start(const PerfStep& step);
   void synchronize() const;
-  // Fills the send data and poisons everything else.
+  // Fills the send data and poisons all further buffers.
   void fill(const PerfStep& step, uint64_t seed);
-  // Returns the number of result elements that differ from those expected for |seed|.
+  // Returns the number of result elements that differ from the elements expected for |seed|.
   uint64_t verify(const PerfStep& step, uint64_t seed);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// keel topo: shows packages, NUMA nodes, devices, network interfaces, and their distances.
+// keel topo: shows packages, NUMA nodes, devices, network interfaces, and the distances.
 #ifndef KEEL_CLI_TOPO_H_
 #define KEEL_CLI_TOPO_H_
 

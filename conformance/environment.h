@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keel inside a worker process: the plugin under test, its device, and other devices that a case
-// may need.
+// Keel inside a worker process: the plugin under test, the device, and further devices for some
+// cases.
 #ifndef KEEL_CONFORMANCE_ENVIRONMENT_H_
 #define KEEL_CONFORMANCE_ENVIRONMENT_H_
 
@@ -37,8 +37,8 @@ struct Environment {
   Target target;
   bool emulated = false;  // the plugin uses the libraries of the emulated chip
   uint64_t seed = 42;
-  // Timeout of waits that should succeed: a quarter of a case's deadline, so that a failed wait and
-  // the cleanup after it end before the runner kills the worker.
+  // Timeout of waits that should succeed: a quarter of a case's deadline, so a failed wait and the
+  // cleanup end before the runner kills the worker.
   int64_t wait_ns = 0;
   keel_device device = {};
   keel_device_info info = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs cases in this process, for debugging a plugin: its output appears at once, and a debugger
-// stops in its code.
+// Runs cases in this process, for debugging a plugin: output appears at once, and a debugger stops
+// in the plugin's code.
 #ifndef KEEL_CONFORMANCE_HERE_H_
 #define KEEL_CONFORMANCE_HERE_H_
 

@@ -36,20 +36,20 @@ struct LevelInfo {
 std::span<const LevelInfo> levels();
 const LevelInfo& level_info(Level level);
 std::optional<Level> find_level(std::string_view name);
-// Returns the level of the case |id|; kNull for an id without a level, which the catalogue does not
-// contain.
+// Returns the level of the case |id|; kNull for an id without a level (the catalogue contains no
+// such id).
 Level level_of(std::string_view id);
 
-// Cases on the plugin's own tables, which keel.h does not expose. They run in workers where Keel
-// does not load the plugin, because a process queries a plugin once. The one-rank cases show only
-// that the library responds; alone they certify nothing.
+// Cases on the plugin's own tables, not exposed by keel.h. The cases run in workers where Keel does
+// not load the plugin, because a process queries a plugin once. The one-rank cases show only that
+// the library responds; alone they certify nothing.
 inline constexpr std::string_view kOneRank = "collectives/one_rank/";
 inline bool is_on_tables(std::string_view id) {
   return id.starts_with(kOneRank) || id.find("/tables/") != std::string_view::npos;
 }
 
-// Returns whether a pass of the case counts towards certification of its level. A plugin that
-// rejects binaries has launched no kernel, and a communicator of one rank has connected no ranks.
+// Returns whether a pass of the case counts towards certification of its level. A rejected binary
+// launches no kernel, and a communicator of one rank connects no ranks.
 inline bool counts_for_level(std::string_view id) {
   return !id.starts_with(kOneRank) && !id.starts_with("kernels/load/");
 }

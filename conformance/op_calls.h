@@ -10,7 +10,7 @@
 
 namespace keel::conformance {
 
-// A call with one output. The object owns the memory that the call points to. Inputs without a
+// A call with one output. The object owns the memory behind the call's pointers. Inputs without a
 // dtype are passed as absent.
 class OpCall {
  public:

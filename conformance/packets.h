@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packets of the socket on which a worker reports: answers in JSON (protocol.h), and
 // observations of any size. Several small observations share a packet; a large one is split into
-// pieces. Each packet begins with the run's token, which a plugin that writes to the socket does
-// not know; the reader skips packets with a different token.
+// pieces. Each packet begins with the run's token, unknown to a plugin that writes to the socket;
+// the reader skips packets with a different token.
 #ifndef KEEL_CONFORMANCE_PACKETS_H_
 #define KEEL_CONFORMANCE_PACKETS_H_
 
@@ -29,8 +29,8 @@ struct Observation {
 // thread-safe.
 class PacketWriter {
  public:
-  // |holds|: buffer small observations until the next answer or large observation, so that a case
-  // that measures time does not wait for the runner.
+  // |holds|: buffer small observations until the next answer or large observation, so a case that
+  // measures time does not wait for the runner.
   PacketWriter(int socket, uint64_t token, bool holds = true)
       : socket_(socket), token_(token), holds_(holds) {}
 

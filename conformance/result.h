@@ -30,8 +30,8 @@ std::optional<Outcome> find_outcome(std::string_view name);
 // Returns true for kFail, kCrash and kTimeout.
 bool is_failure(Outcome outcome);
 
-// The evidence behind a result. The runner compares bytes with values that it computes itself; it
-// must trust the worker for statuses, values and times.
+// The evidence behind a result. The runner computes the expected bytes and compares; for statuses,
+// values and times the runner must trust the worker.
 struct Evidence {
   uint64_t bytes = 0;
   uint64_t words = 0;  // statuses, texts, values and times
@@ -46,8 +46,7 @@ struct CaseResult {
 };
 
 // Turns the failures that |waivers| allow into kWaived, and a pass with a waiver into a failure,
-// because the waiver should be removed. Appends a message to |messages| for each waiver that no
-// result used.
+// because the waiver should be removed. Appends a message to |messages| for each unused waiver.
 void apply_waivers(const Waivers& waivers, std::vector<CaseResult>* results,
                    std::vector<std::string>* messages);
 
@@ -61,7 +60,7 @@ struct LevelSummary {
   uint32_t count(Outcome outcome) const { return counts[static_cast<size_t>(outcome)]; }
 };
 
-// The parts of a run's request that decide certification.
+// The parts of a run's request that affect certification.
 struct Selection {
   std::vector<Level> levels;  // to be summarised
   bool filtered = false;      // some cases of the levels were excluded: nothing is certified

@@ -6,8 +6,8 @@
 
 namespace keel::conformance {
 
-// A plugin with every slot; each slot does nothing and returns KEEL_OK. In the runner, which has no
-// plugin, case bodies on the tables call this one (observation.h).
+// A plugin with every slot; each slot does nothing and returns KEEL_OK. The runner has no plugin:
+// case bodies on the tables call the silent plugin there (observation.h).
 const keel_plugin& silent_plugin();
 
 }  // namespace keel::conformance

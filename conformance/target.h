@@ -35,7 +35,7 @@ struct Target {
   bool has_device() const { return !device.empty(); }
 };
 
-// A worker's findings: the target and the other devices.
+// A worker's findings: the target and all further devices.
 struct Found {
   Target target;
   keel_device_info info = {};                // of the device under test

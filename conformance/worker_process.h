@@ -14,7 +14,7 @@
 
 namespace keel::conformance {
 
-// Owns one process, a new instance of this program. The destructor kills the process and all of its
+// Owns one process, a new instance of this program. The destructor kills the process and the whole
 // process group. Not thread-safe.
 class WorkerProcess {
  public:

@@ -12,8 +12,8 @@ using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 using Duration = std::chrono::nanoseconds;
 
-// A notifier: one thread sleeps until a condition that other threads change is met. Shared by its
-// owner and all threads that may ring late. Thread-safe.
+// Lets one thread sleep until a condition holds; threads that change the condition's state ring the
+// notifier. Shared by the owner and all threads that may ring late. Thread-safe.
 class Notifier {
  public:
   // Sleeps until |ready| returns true, or |deadline|; |ready| may read atomics only. Returns the
@@ -23,7 +23,7 @@ class Notifier {
     std::unique_lock lock(mutex_);
     return changed_.wait_until(lock, deadline, ready);
   }
-  // Wakes the sleeping thread. The caller first changes the state that |ready| reads.
+  // Wakes the sleeping thread. The caller first changes the state read by |ready|.
   void ring() {
     { const std::lock_guard lock(mutex_); }
     changed_.notify_all();

@@ -40,8 +40,8 @@ class StreamState {
   void cancel();  // makes pending commands fail
   // Ends one pending command with |status|.
   void finish(Status status);
-  // Ends a record and completes |completion| under one lock, so every thread that sees |completion|
-  // done also sees all work before the record done.
+  // Ends a record and completes |completion| under one lock: a thread that sees |completion| done
+  // also sees all work before the record done.
   void finish_record(Status status, Completion& completion, Time time);
 
  private:
@@ -72,9 +72,9 @@ struct Command {
   std::shared_ptr<Completion> completion;
 };
 
-// A hardware queue: a thread that runs the commands of one stream, or of all streams of a device,
-// one at a time. On a paced device each command ends at an absolute time of the queue's own clock:
-// a command begins when its predecessor ends or when it was enqueued, whichever is later, so
+// A hardware queue: a thread that runs the commands of a stream, or of all streams of a device, one
+// at a time. On a paced device each command ends at an absolute time of the queue's clock: a
+// command begins when its predecessor ends or when it was enqueued, whichever is later, so
 // oversleeping does not accumulate. The thread sleeps until that end.
 class Queue {
  public:
@@ -84,8 +84,8 @@ class Queue {
   Queue& operator=(const Queue&) = delete;
 
   void push(Command command);
-  // Cancels the stream's commands, including a hung one, and returns when none of them runs any
-  // more.
+  // Cancels the stream's commands, including a hung one, and returns when no command of the stream
+  // runs any more.
   void withdraw(StreamState& stream);
   // Cancels all commands and joins the thread. Later calls do nothing.
   void stop();

@@ -12,7 +12,7 @@
 
 namespace keel::emulator {
 
-// A handle to bytes of a shared file, for other processes of this host. |descriptor| belongs to
+// A handle to bytes of a shared file, for processes of this host. |descriptor| belongs to
 // |process|, which shares the memory, and is valid as long as the device there exists.
 struct SharedFileHandle {
   int32_t process;
@@ -26,9 +26,9 @@ struct SharedFileHandle {
   bool operator==(const SharedFileHandle&) const = default;
 };
 
-// A memory file that other processes of the same user can map. The file only grows: a process that
-// still maps a discarded piece sees zeroes, never another owner's bytes. Other processes open the
-// file without help from the owner, and their mappings outlive the owner. Thread-safe.
+// A memory file mappable by all processes of the same user. The file only grows: a process still
+// mapping a discarded piece sees zeroes, never another owner's bytes. Processes open the file
+// without help from the owner, and the mappings outlive the owner. Thread-safe.
 class SharedFile {
  public:
   // Returns NULL if the system refuses a memory file.

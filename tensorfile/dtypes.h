@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dtypes of tensor files, by their names in the header: the dtypes whose values Keel decodes, and
-// the sizes of all dtypes of the format.
+// Dtypes of tensor files, by name in the header: the dtypes Keel decodes, and the sizes of all
+// dtypes of the format.
 #ifndef KEEL_TENSORFILE_DTYPES_H_
 #define KEEL_TENSORFILE_DTYPES_H_
 
@@ -17,19 +17,19 @@ struct Dtype {
   std::string_view name;  // "F32"
   Kind kind;
   uint64_t size;  // bytes of an element
-  // Largest distance, as a relative norm, at which two calculations of one tensor count as equal:
+  // Largest distance, as a relative norm, at which two calculations of a tensor count as equal:
   // some ten times the effect of rounding once to this dtype. 0: no distance.
   double tolerance;
   uint64_t infinity;  // of a float: without the sign, codes below it are finite
-  // Values and their differences fit a double, without long double.
+  // Values and differences fit a double, without long double.
   bool fits_double;
 };
 
-// Null for a dtype whose values Keel does not decode.
+// Null for a dtype not decoded by Keel.
 const Dtype* find_dtype(std::string_view name);
 
-// Bits of an element, also for dtypes of the format that find_dtype() does not have: 4 of F4, 64 of
-// C64. 0: the format's version of 2025 does not have the dtype.
+// Bits of an element, also for dtypes of the format absent from find_dtype(): 4 of F4, 64 of C64.
+// 0: the format's version of 2025 does not have the dtype.
 uint64_t bits_of(std::string_view dtype);
 
 // Decodes as many values of |bytes| as |values| has. A BOOL decodes to its byte.

@@ -11,7 +11,7 @@
 
 namespace keel::tensorfile {
 
-// A failure with a file; the text names the file, and the tensor if the failure concerns one.
+// A failure with a file; the text names the file, and the tensor if the failure concerns a tensor.
 class FileError : public std::runtime_error {
  public:
   FileError(const std::filesystem::path& path, const std::string& reason)

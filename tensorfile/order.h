@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which the tensors of a file were created, and the layer of each.
+// The creation order of a file's tensors, and the layer of each.
 #ifndef KEEL_TENSORFILE_ORDER_H_
 #define KEEL_TENSORFILE_ORDER_H_
 
@@ -11,8 +11,7 @@
 
 namespace keel::tensorfile {
 
-// Metadata key under which a file lists its tensors in the order of their creation: names, a line
-// each.
+// Metadata key of a file's list of tensors in creation order: names, a line each.
 inline constexpr const char* kOrderKey = "order";
 
 // Orders digits as numbers: "layers.2" comes before "layers.10".
@@ -21,8 +20,8 @@ bool natural_less(std::string_view a, std::string_view b);
 // The names of a file: first the names under kOrderKey, then all others in natural order.
 std::vector<std::string> ordered_names(const SafetensorsFile& file);
 
-// The names of both files, in the order of |a|; a name that only |b| has follows its predecessor in
-// |b|. If only |b| has an order of its own, |a| and |b| change places.
+// The names of both files, in the order of |a|; a name only in |b| follows its predecessor in |b|.
+// If only |b| has kOrderKey, |a| and |b| change places.
 std::vector<std::string> ordered_names(const SafetensorsFile& a, const SafetensorsFile& b);
 
 // The lines of the metadata |key|; empty if the key is missing.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of named tensors: eight bytes of the header's length, little-endian, a header in JSON, then
-// the data of all tensors, one behind the other.
+// the data of all tensors, back to back.
 #ifndef KEEL_TENSORFILE_SAFETENSORS_H_
 #define KEEL_TENSORFILE_SAFETENSORS_H_
 
@@ -29,18 +29,18 @@ std::string shape_text(std::span<const int64_t> shape);
 
 using Metadata = std::map<std::string, std::string>;
 
-// Replaces |path| as a whole: writes the file beside it, flushes the file to the disk and renames
-// it. After any interruption, a full disk or a kill, |path| is the old file or the new one. Throws
-// FileError and then leaves the old file. A killed process leaves PATH.partial.PID, which the next
-// writer of |path| removes.
+// Replaces |path| as a whole: writes a temporary file beside |path|, flushes the file to the disk
+// and renames the file. After any interruption, a full disk or a kill, |path| is the old file or
+// the new one. Throws FileError and then leaves the old file. A killed process leaves
+// PATH.partial.PID; the next writer of |path| removes this file.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> tensors,
                        const Metadata& metadata);
 
-// A file whose header is checked as strictly as by the format's own reader: no duplicate keys,
-// nothing but blanks behind the JSON, tensors that fill the file to its end without gap or overlap,
-// and for each tensor as many bytes as its shape needs; for a dtype that bits_of() does not know,
-// as many as its offsets say. Immutable; threads may read concurrently, since reading moves no
-// shared file position.
+// A file with a header checked as strictly as by the format's own reader: no duplicate keys, only
+// blanks behind the JSON, tensors that fill the file to its end without gap or overlap, and for
+// each tensor as many bytes as its shape needs; for a dtype unknown to bits_of(), as many as the
+// offsets say. Immutable; threads may read concurrently, since reading moves no shared file
+// position.
 class SafetensorsFile {
  public:
   struct Tensor {
@@ -62,14 +62,15 @@ class SafetensorsFile {
   const Metadata& metadata() const { return metadata_; }
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
   bool has(const std::string& name) const { return tensors_.count(name) != 0; }
-  // Null if the file has no such tensor.
+  // Null if the tensor is not in the file.
   const Entry* find(const std::string& name) const;
 
-  // The tensor |name| as float32, from F32, BF16 or F16. Throws FileError, naming the tensor, if it
-  // is missing, has another shape, or cannot be read.
+  // The tensor |name| as float32, from F32, BF16 or F16. Throws FileError, naming the tensor, if
+  // the tensor is missing, has another shape, or cannot be read.
   std::vector<float> read_floats(const std::string& name, std::span<const int64_t> shape) const;
   // Reads as many bytes of the tensor |name| as |bytes| has, from the tensor's byte |offset| on:
-  // for tensors larger than memory. Throws FileError for bytes that do not exist or cannot be read.
+  // for tensors larger than memory. Throws FileError for bytes beyond the tensor and on read
+  // failures.
   void read(const std::string& name, uint64_t offset, std::span<std::byte> bytes) const;
   // read() of a |tensor| of this file, without a look-up by name.
   void read(const Entry& tensor, uint64_t offset, std::span<std::byte> bytes) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A peer's result for one operation of one size: one line of JSON on standard output.
+// A peer's result for an operation of a size: a line of JSON on standard output.
 #ifndef KEEL_BENCH_PEERS_MEASUREMENT_H_
 #define KEEL_BENCH_PEERS_MEASUREMENT_H_
 
@@ -25,7 +25,7 @@ struct Measurement {
 
 // Returns the line without a line end.
 std::string to_line(const Measurement& measurement);
-// Returns nothing for other lines, such as a launcher's warnings.
+// Returns nullopt for any foreign line, for example a launcher's warning.
 std::optional<Measurement> parse_line(const std::string& line);
 
 }  // namespace keel::bench::peers

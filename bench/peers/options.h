@@ -25,7 +25,7 @@ struct Options {
 
 // Throws std::invalid_argument.
 Options read_options(int argc, const char* const* argv);
-// Makes the kernel end this process at the deadline, whatever the process waits for.
+// Makes the kernel end this process at the deadline, even in a blocking call.
 void arm_deadline(const Options& options);
 
 }  // namespace keel::bench::peers

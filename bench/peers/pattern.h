@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data that ranks send, and the expected results. Values are whole numbers below 16, so that
-// sums over up to a million ranks are exact in any order. All pieces differ, so that a misplaced
-// piece is detected.
+// The ranks' data and the expected results. Values are whole numbers below 16, so sums over up to a
+// million ranks are exact in any order. All pieces differ, so a misplaced piece is detected.
 #ifndef KEEL_BENCH_PEERS_PATTERN_H_
 #define KEEL_BENCH_PEERS_PATTERN_H_
 
@@ -14,7 +13,7 @@ namespace keel::bench::peers {
 
 // Fills the first |shape.send| elements as |rank| sends them.
 void fill_send(const Shape& shape, uint32_t rank, uint32_t seed, float* send);
-// Fills |receive| with a value that no operation can produce.
+// Fills |receive| with a value no operation can produce.
 void poison(float* receive, uint64_t count);
 // Returns the index of the first element of |receive| that differs from the expected result of
 // |rank|.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a library under comparison, driven by run_cases (trial.h).
+// A rank of a library under comparison, driven by run_cases (trial.h).
 #ifndef KEEL_BENCH_PEERS_PEER_CONTENDER_H_
 #define KEEL_BENCH_PEERS_PEER_CONTENDER_H_
 
@@ -12,8 +12,8 @@
 
 namespace keel::bench::peers {
 
-// An algorithm that a library can be told to use for an operation. The library is measured by its
-// fastest algorithm, as a user would tune it.
+// An algorithm selectable in a library for an operation. The library is measured by its fastest
+// algorithm, as a user would tune it.
 struct Way {
   std::string name;
   // The input lies in the receive buffer and is overwritten.
@@ -33,19 +33,19 @@ class PeerContender {
   // Returns zeroed memory on separate pages, valid until this object is destroyed.
   virtual float* allocate(uint64_t elements);
 
-  // Returns a list that is never empty and equal on all ranks.
+  // Returns a non-empty list, equal on all ranks.
   virtual std::vector<Way> ways(const Shape& shape) = 0;
   // How a loop waits for its operations: "blocking", for each operation before the next; "stream",
-  // once for all of them.
+  // once for all operations.
   virtual std::vector<std::string> forms() const { return {"blocking"}; }
 
   // Prepares |shape| with algorithm number |way|; every rank calls. In a broadcast the root passes
-  // |receive| == |send|: it works in place.
+  // |receive| == |send|: the root works in place.
   virtual void prepare(const Shape& shape, size_t way, float* send, float* receive) = 0;
   // Runs the prepared operation |times| times; returns when all are done. No rank may complete an
   // operation that some rank has not started: if the library's broadcast does not guarantee so, a
-  // barrier follows each broadcast and its time counts. Without the barrier the time would only be
-  // that of a root handing on its last message.
+  // barrier follows each broadcast and its time counts. Without the barrier the time would only
+  // cover the root passing on the last message.
   virtual void run(const std::string& form, uint64_t times) = 0;
 
   virtual void barrier() = 0;

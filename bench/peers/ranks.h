@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts ranks of peers that have no launcher: threads of this process, or forked processes.
+// Starts ranks of peers without a launcher: threads of this process, or forked processes.
 #ifndef KEEL_BENCH_PEERS_RANKS_H_
 #define KEEL_BENCH_PEERS_RANKS_H_
 
@@ -12,7 +12,7 @@
 
 namespace keel::bench::peers {
 
-// A text that one rank passes to the others in shared memory, forked or not.
+// A text passed from a rank to all remaining ranks in shared memory, forked or not.
 class Blackboard {
  public:
   Blackboard();
@@ -35,15 +35,16 @@ class Blackboard {
 
 // Number of cores that this process was allowed to use before take_cores().
 uint32_t usable_cores();
-// Binds the calling thread, and the threads it starts from now on, to its even share of the cores.
-// Ranks of all peers do so: where Linux leaves more threads than cores differs from launch to
-// launch.
+// Binds the calling thread, and threads started from it later, to the thread's even share of the
+// cores. Ranks of all peers do so: where Linux leaves more threads than cores differs from launch
+// to launch.
 void take_cores(uint32_t rank, uint32_t ranks);
 
 using RankFunction = std::function<void(uint32_t rank)>;
 
-// Runs |function| once per rank, each on its own cores. An exception is printed on standard error
-// and ends all ranks; so does the death of a forked rank. Returns the exit code of the process.
+// Runs |function| once per rank, each rank on its own cores. An exception is printed on standard
+// error and ends all ranks; so does the death of a forked rank. Returns the exit code of the
+// process.
 int run_in_threads(uint32_t ranks, const RankFunction& function);
 int run_in_processes(uint32_t ranks, const RankFunction& function);
 

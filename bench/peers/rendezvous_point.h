@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A barrier for the threads of one program, as fast as memory allows.
+// A barrier for the threads of a program, as fast as memory allows.
 #ifndef KEEL_BENCH_PEERS_RENDEZVOUS_POINT_H_
 #define KEEL_BENCH_PEERS_RENDEZVOUS_POINT_H_
 
@@ -9,18 +9,17 @@
 
 namespace keel::bench::peers {
 
-// Each rank writes one cache line and reads the other ranks' lines: two ranks need one transfer of
-// a line each way. With |spin| (each rank has its own core) ranks spin for a while before they
-// yield; otherwise they yield at once.
+// Each rank writes a cache line and reads its peers' lines: two ranks need a single transfer of a
+// line each way. With |spin| (each rank has its own core) ranks spin for a while before yielding;
+// otherwise ranks yield at once.
 class RendezvousPoint {
  public:
   RendezvousPoint(uint32_t ranks, bool spin) : flags_(ranks), spin_(spin) {}
 
-  // Everything a rank wrote before it arrived is visible to all ranks afterwards.
+  // A rank's writes before arrival are visible to all ranks afterwards.
   void arrive_and_wait(uint32_t rank);
 
-  // Returns the maximum of all ranks' values, with one barrier before the values are read and one
-  // after.
+  // Returns the maximum of all ranks' values, with a barrier before and after the values are read.
   double largest(uint32_t rank, double value);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The five operations in which Keel and its peers are compared, and the meaning of a number of
-// bytes for each: counted as in nccl-tests, so that figures are comparable with published ones.
+// bytes for each: counted as in nccl-tests, so figures are comparable with published figures.
 #ifndef KEEL_BENCH_PEERS_SHAPE_H_
 #define KEEL_BENCH_PEERS_SHAPE_H_
 
@@ -19,7 +19,7 @@ inline constexpr Operation kOperations[] = {Operation::kAllReduce, Operation::kB
 const char* name_of(Operation operation);
 std::optional<Operation> find_operation(std::string_view name);
 
-// The buffers of one rank, in elements of float32.
+// The buffers of a rank, in elements of float32.
 struct Shape {
   Operation operation;
   uint32_t world;
@@ -32,7 +32,7 @@ struct Shape {
   uint64_t bytes() const;
 };
 
-// Rounds |bytes| to whole elements, at least one per piece: 8 bytes among 4 ranks become 16.
+// Rounds |bytes| to whole elements, at least an element per piece: 8 bytes among 4 ranks become 16.
 Shape make_shape(Operation operation, uint64_t bytes, uint32_t world);
 
 }  // namespace keel::bench::peers

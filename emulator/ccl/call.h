@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The call interface of the emulated chip's own collectives library. Like every vendor's library,
-// it has its own enums; a shim translates.
+// The call interface of the emulated chip's own collectives library. As in every vendor's library,
+// the enums are its own; a shim translates.
 #ifndef KEEL_EMULATOR_CCL_CALL_H_
 #define KEEL_EMULATOR_CCL_CALL_H_
 
@@ -36,8 +36,8 @@ inline constexpr std::array<std::string_view, kTypes> kTypeNames = {
 inline constexpr std::array<uint8_t, kTypes> kTypeBytes = {1, 2, 4, 8, 1, 2, 4,
                                                            8, 2, 2, 4, 8, 1, 1};
 
-// One bit per type. kUsualTypes are the types that the chip computes in by default: like existing
-// libraries, the chip omits some types.
+// One bit per type. kUsualTypes are the chip's default types: like existing libraries, the chip
+// omits some types.
 using TypeSet = uint32_t;
 constexpr TypeSet bit(Type type) {
   return 1u << static_cast<uint32_t>(type);
@@ -69,7 +69,7 @@ constexpr bool reduces(Collective collective) {
          collective == Collective::kReduceScatter;
 }
 
-// One rank's call. |count| is in elements: per piece where the buffer holds one piece per rank.
+// A rank's call. |count| is in elements: per piece where the buffer holds a piece per rank.
 struct Call {
   Collective collective = Collective::kAllReduce;
   Type type = Type::kFloat32;

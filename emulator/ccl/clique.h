@@ -21,10 +21,10 @@
 
 namespace keel::emulator::ccl {
 
-// The rendezvous id of a communicator's ranks, made by one process.
+// The rendezvous id of a communicator's ranks, made by a single process.
 using UniqueId = std::array<std::byte, 128>;
 
-// Return the address at which the process that made |id|, or this process, admits remote ranks: see
+// Return the address at which the creator of |id|, or this process, admits remote ranks: see
 // open_bootstrap_root().
 std::string address_of_root(const UniqueId& id);
 std::string own_root_address();
@@ -35,16 +35,16 @@ struct RemotePeer {
   std::function<void(const Status&)> failed;  // at most once: a rank's error
 };
 
-// The ranks that joined by one id, and their operations in progress. The n-th collective calls of
-// all ranks form one operation; so do the n-th message that a rank sends to a peer and the n-th
-// message that the peer receives from that rank. Thread-safe.
+// The ranks joined by one id, and the operations in progress. The n-th collective calls of all
+// ranks form one operation; so do the n-th message sent by a rank to a peer and the n-th message
+// received by the peer from the rank. Thread-safe.
 class Clique {
  public:
   static UniqueId make_id();
-  // Joins as rank |rank| of |world| on |device|, and waits for the other ranks. Returns
-  // kInvalidArgument for an id of another process or a used id, a rank or a device that has already
-  // joined, or another world size; kTimedOut, naming the missing ranks, at |deadline|. After a
-  // timeout no rank can join by the id any more (kUnavailable).
+  // Joins as rank |rank| of |world| on |device|, and waits for all ranks. Returns kInvalidArgument
+  // for an id of another process or a used id, a rank or a device that has already joined, or
+  // another world size; kTimedOut, naming the missing ranks, at |deadline|. After a timeout no rank
+  // can join by the id any more (kUnavailable).
   static Status meet(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
                      uint32_t world, Time deadline, std::shared_ptr<Clique>* out_clique);
   // Joins on behalf of a rank of another process, without waiting.
@@ -64,7 +64,7 @@ class Clique {
   Membership next(uint32_t rank, const Call& call);
   // Marks a rank's buffers as ready.
   void arrive(Operation& operation);
-  // Marks a rank as done reading the other ranks' buffers.
+  // Marks a rank as done reading its peers' buffers.
   void finish_reading(Operation& operation);
   // Returns whether the calls match, after all ranks have arrived.
   Status check(const Operation& operation) const;
@@ -72,7 +72,7 @@ class Clique {
   // ordered by key and then by rank, form a communicator. All ranks of one color get the same id.
   SplitResult place_of(Operation& operation, uint32_t rank);
 
-  // Aborts the rank: ends its waits, and sets the error of the other ranks.
+  // Aborts the rank: ends its waits, and sets the error of its peers.
   void abort(uint32_t rank);
   bool is_aborted(uint32_t rank) const;
   // Records an error of the rank; the first error is kept.

@@ -30,10 +30,10 @@ struct Traits {
 };
 
 // One rank of the emulated chip's own collectives library, the counterpart of NCCL on Nvidia chips.
-// Operations run on streams, in call order, and read the memory of the other ranks' devices. The
-// ranks are in this process or, if the process that made the id admits remote ranks (see
-// open_bootstrap_root), in several. A rank that hangs hangs all ranks, until each aborts.
-// Thread-safe except run(), which one thread at a time calls. Analogue: ncclComm_t.
+// Operations run on streams, in call order, and read the memory of all ranks' devices. The ranks
+// are in this process or, if the id's creator admits remote ranks (see open_bootstrap_root), in
+// several. A rank that hangs hangs all ranks, until each aborts. Thread-safe except run(), which
+// one thread at a time calls. Analogue: ncclComm_t.
 class Communicator {
  public:
   // Blocks until all ranks have joined: see Clique::meet and RemoteRank::create.
@@ -49,15 +49,16 @@ class Communicator {
 
   uint32_t world() const { return endpoint_->world(); }
   // Enqueues |calls| on |stream|, a stream of the rank's device: all of them or none. Consecutive
-  // messages progress together, in any order. Returns kUnsupported for a type that the chip does
-  // not support.
+  // messages progress together, in any order. Returns kUnsupported for a type unsupported by the
+  // chip.
   Status run(Stream& stream, std::span<const Call> calls);
-  // Blocks until all ranks have called, and until those of the same |color| have joined. Ranks of
-  // one color, ordered by |key| and then by their rank here, form a new communicator with the same
-  // traits, which outlives this one. A rank with a negative color gets an empty |*out_part|.
-  // Returns kTimedOut at |deadline|; an abort ends the call, too. Analogue: ncclCommSplit.
+  // Blocks until all ranks have called, and until all ranks of the same |color| have joined. Ranks
+  // of one color, ordered by |key| and then by rank here, form a new communicator with the same
+  // traits. The new communicator outlives this one. A rank with a negative color gets an empty
+  // |*out_part|. Returns kTimedOut at |deadline|; an abort ends the call, too. Analogue:
+  // ncclCommSplit.
   Status split(int32_t color, int32_t key, Time deadline, std::unique_ptr<Communicator>* out_part);
-  // Fails running operations on their streams, refuses later calls, and notifies the other ranks.
+  // Fails running operations on their streams, refuses later calls, and notifies all peers.
   void abort();
   // Returns success, or the first asynchronous error: an operation of this rank that hangs, calls
   // that do not match, a rank that has aborted.

@@ -21,7 +21,7 @@ enum class MessageKind : uint32_t {
   kHello,    // a rank has joined: |id|, |rank|, |world|
   kWelcome,  // all have joined, or why not: |code|, text
   kCall,     // the rank's call |number|: |call|
-  kArrival,  // its buffers are ready: their bytes, or |code| and text
+  kArrival,  // buffers are ready: the bytes, or |code| and text
   kResult,   // of call |number|: the bytes, or |code| and text
   kFailure,  // a rank's error: |code|, text
 };
@@ -44,12 +44,12 @@ struct Message {
   Status status() const;
 };
 
-// The connection between a rank of another process and its clique: a stream socket with a writer
-// thread, so send() never waits for the other process. Thread-safe except receive(), which one
-// thread at a time calls.
+// The connection between a remote rank and its clique: a stream socket with a writer thread, so
+// send() never waits for the remote process. Thread-safe except receive(), which one thread at a
+// time calls.
 class Link {
  public:
-  // Return a socket, or -1. Processes of another user are refused. |root_address|: the socket's
+  // Return a socket, or -1. Processes of a different user are refused. |root_address|: the socket's
   // address.
   static int connect_to(const std::string& root_address);
   static int listen_at(const std::string& root_address);

@@ -15,10 +15,10 @@
 
 namespace keel::emulator::ccl {
 
-// The progress of one operation. A collective has one part per rank; a message has two, first its
-// sender's. Guarded by the clique's mutex, except data that |met| and |read| order.
+// The progress of an operation. A collective has a part per rank; a message has two parts, first
+// the sender's. Guarded by the clique's mutex, except data ordered by |met| and |read|.
 struct Operation {
-  // One rank's part.
+  // A rank's part.
   struct Part {
     Call call;
     std::shared_ptr<Completion> met = std::make_shared<Completion>();   // all ranks have arrived
@@ -27,8 +27,8 @@ struct Operation {
     std::shared_ptr<Completion> hung = std::make_shared<Completion>();
     std::vector<std::byte> result;  // this rank's, between reading and writing
 
-    // In the clique, for a remote rank: the bytes that the rank sent, or why they are missing. At a
-    // remote endpoint, |trouble| is the status of the rank's result.
+    // In the clique, for a remote rank: the bytes sent by the rank, or why the bytes are missing.
+    // At a remote endpoint, |trouble| is the status of the rank's result.
     std::vector<std::byte> sent;
     Status trouble;
   };

@@ -24,10 +24,10 @@ class RankEndpoint {
   // Computes the rank's result after all ranks have arrived, from all ranks' buffers, which no rank
   // writes meanwhile. Fails if the calls do not match.
   virtual Status compute(const Membership& self) = 0;
-  // Marks the rank as done reading the other ranks' buffers.
+  // Marks the rank as done reading its peers' buffers.
   virtual void finish_reading(const Membership& self) = 0;
 
-  // Aborts the rank: ends its waits, and sets the error of the other ranks.
+  // Aborts the rank: ends its waits, and sets the error of its peers.
   virtual void abort() = 0;
   virtual bool is_aborted() const = 0;
   // Records an error of the rank; the first error is kept.

@@ -16,7 +16,7 @@
 
 namespace keel::emulator::ccl {
 
-// A rank's endpoint in a clique of another process: sends the rank's data there and receives its
+// A rank's endpoint in a clique of another process: sends the rank's data there and receives the
 // result.
 class RemoteRank : public RankEndpoint {
  public:
@@ -43,7 +43,7 @@ class RemoteRank : public RankEndpoint {
   RemoteRank(int socket, std::shared_ptr<Device> device, uint32_t rank, uint32_t world)
       : device_(std::move(device)), rank_(rank), world_(world), link_(socket) {}
   Status await_welcome(Time deadline);
-  // Receives the other process's messages, on its own thread.
+  // Receives the remote process's messages, on a separate thread.
   void listen();
   void take(Message message);
 

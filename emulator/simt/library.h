@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface between a shim and a shared object of kernels compiled for the host. The kernels of
-// a family replace the kernels of its |image|: a shim that is asked to load this very image runs
-// the host kernels.
+// a family replace the kernels of its |image|: asked to load this very image, a shim runs the host
+// kernels.
 #ifndef KEEL_EMULATOR_SIMT_LIBRARY_H_
 #define KEEL_EMULATOR_SIMT_LIBRARY_H_
 
@@ -13,7 +13,7 @@
 
 namespace keel::emulator::simt {
 
-// The kernels of one family.
+// The kernels of a family.
 struct Library {
   const char* family;
   const std::byte* image;

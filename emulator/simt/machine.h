@@ -32,9 +32,9 @@ class Registration {
   static inline constinit const Kernel* first_ = nullptr;
 };
 
-// One launch. A fiber runs threads of the block one after another; when a thread waits, another
-// fiber runs the threads that have not begun, so a kernel without barriers needs a single fiber.
-// Used by one host thread.
+// A launch. A fiber runs threads of the block in turn; when a thread waits, a further fiber runs
+// the threads not yet begun, so a kernel without barriers needs a single fiber. Used by one host
+// thread.
 class Machine {
  public:
   Machine(const Kernel& kernel, const Grid& grid, const void* arguments, AddressSpace& memory)
@@ -58,7 +58,7 @@ class Machine {
   void barrier();
   // Returns the values passed by all threads of the warp, by lane.
   const std::array<uint64_t, kWarpThreads>& exchange(uint64_t value);
-  // Returns the extent that contains the whole range; fails the launch if there is none.
+  // Returns the extent that contains the whole range; fails the launch if no extent does.
   Extent reach(uint64_t address, uint64_t size, uint64_t alignment);
   // Ends the launch; the calling thread does not continue.
   [[noreturn, gnu::format(printf, 3, 4)]] void fail(Outcome outcome, const char* format, ...);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluates a trained model: its loss on held-out text, and text that it generates.
+// Evaluates a trained model: the loss on held-out text, and generated text.
 #ifndef KEEL_SAMPLES_MIXED_TRAINING_EVALUATION_H_
 #define KEEL_SAMPLES_MIXED_TRAINING_EVALUATION_H_
 

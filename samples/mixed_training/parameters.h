@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of the model, and their positions in one flat buffer.
+// The parameters of the model, and the positions in a flat buffer.
 #ifndef KEEL_SAMPLES_MIXED_TRAINING_PARAMETERS_H_
 #define KEEL_SAMPLES_MIXED_TRAINING_PARAMETERS_H_
 
@@ -33,8 +33,8 @@ struct Parameter {
   int64_t size = 0;    // floats
 };
 
-// Parameters, gradients and both moments of AdamW are flat buffers in this layout, so that one
-// collective sums the gradients and one operator updates all parameters, for any number of tensors.
+// Parameters, gradients and both moments of AdamW are flat buffers in this layout: for any number
+// of tensors, a single collective sums the gradients and a single operator updates all parameters.
 class ParameterLayout {
  public:
   explicit ParameterLayout(int64_t hidden);

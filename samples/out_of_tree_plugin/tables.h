@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin as core sees it: its name and its function tables.
+// The plugin as seen by core: name and function tables.
 #ifndef TINYCHIP_TABLES_H_
 #define TINYCHIP_TABLES_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training text, and the sequences taken from it.
+// The training text, and sequences of the text.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_DATA_H_
 #define KEEL_SAMPLES_TRAIN_GPT_DATA_H_
 
@@ -13,7 +13,7 @@ namespace train_gpt {
 
 inline constexpr const char* kDefaultText = "/usr/share/common-licenses";
 
-// Host memory for several sequences: their tokens, and for each token the next one.
+// Host memory for several sequences: the tokens, and for each token the next token.
 struct Batch {
   std::span<int32_t> tokens;  // sequences * context
   std::span<int32_t> labels;  // likewise
@@ -30,8 +30,8 @@ class Corpus {
 
   // Fills |batch| with training sequences from number |first| on. Sequence numbers run through
   // epochs: each epoch has every block of the text once, in its own order and with its own cut
-  // positions. A sequence depends only on the seed and its number, so a resumed training needs only
-  // these two.
+  // positions. A sequence depends only on the seed and the sequence number, so a resumed training
+  // needs only these two numbers.
   void sequences(uint64_t seed, int64_t first, const Batch& batch) const;
   // Fills |batch| with held-out sequences from |first| on. Sequences beyond the last get labels
   // that do not count.

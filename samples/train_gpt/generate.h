@@ -12,7 +12,7 @@
 
 namespace train_gpt {
 
-// Returns |length| bytes that continue |prompt|, which is not empty. Deterministic for |seed|.
+// Returns |length| bytes that continue the non-empty |prompt|. Deterministic for |seed|.
 std::string generate(keel::Stream& stream, const Weights& weights, std::string_view prompt,
                      int64_t length, double temperature, uint64_t seed);
 

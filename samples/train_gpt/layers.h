@@ -14,7 +14,7 @@
 
 namespace train_gpt {
 
-// Owns a model's tensors, each in its own buffer.
+// Owns a model's tensors, each in a separate buffer.
 class Arena {
  public:
   explicit Arena(keel::Device device) : device_(device) {}
@@ -29,10 +29,10 @@ class Arena {
   uint64_t bytes_ = 0;
 };
 
-// Returns the elements of a dense tensor in another shape, which has at most as many elements.
+// Returns the elements of a dense tensor in a new shape of at most as many elements.
 keel_tensor reshaped(const keel_tensor& tensor, std::initializer_list<int64_t> shape);
 
-// A float32 tensor, and the tensor that products read: the same one, or a bfloat16 copy.
+// A float32 tensor, and the tensor that products read: the same tensor, or a bfloat16 copy.
 struct Activation {
   keel_tensor value;
   keel_tensor operand;

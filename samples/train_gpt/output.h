@@ -10,11 +10,11 @@
 
 namespace train_gpt {
 
-// A file that a run writes at its end. The results of the previous run remain until then.
+// A file written at the end of a run. The results of the previous run remain until then.
 class Output {
  public:
-  // Throws std::invalid_argument, naming |option|, for a path that cannot be written, so that a
-  // training does not fail after hours. With an empty |path| nothing is written.
+  // Throws std::invalid_argument, naming |option|, for an unwritable path, so a training does not
+  // fail after hours. With an empty |path| nothing is written.
   Output(std::string option, std::filesystem::path path);
 
   // Replaces the file as a whole. On failure throws std::runtime_error; the old file remains.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of a model, and their positions in one flat buffer.
+// The parameters of a model, and the positions in a flat buffer.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_PARAMETERS_H_
 #define KEEL_SAMPLES_TRAIN_GPT_PARAMETERS_H_
 
@@ -47,10 +47,10 @@ struct ModelIds {
   LinearIds head;  // its weight is |tokens| in GPT-2
 };
 
-// Main weights, gradients and both moments of AdamW are flat buffers in this layout, so that one
-// collective sums the gradients and two operators update all weights. Matrices, which decay, come
-// first; vectors, which do not decay, follow. Tensors start at multiples of 64 elements, for
-// kernels that need alignment; the gaps are zeroes and remain zeroes.
+// Main weights, gradients and both moments of AdamW are flat buffers in this layout, so a single
+// collective sums the gradients and two operators update all weights. Matrices (weight decay) come
+// first; vectors (no weight decay) follow. Tensors start at multiples of 64 elements, for kernels
+// that need alignment; the gaps are zeroes and remain zeroes.
 class ParameterLayout {
  public:
   explicit ParameterLayout(const ModelConfig& config);

@@ -16,8 +16,8 @@
 
 namespace train_gpt {
 
-// Returns the first device of backend $KEEL_TEST_BACKEND, else of the CPU, so that whole models can
-// test other chips' kernels.
+// Returns the first device of backend $KEEL_TEST_BACKEND, else of the CPU, so whole models can test
+// any chip's kernels.
 inline keel::Device test_device() {
   const char* backend = std::getenv("KEEL_TEST_BACKEND");
   return keel::Device::find(backend == nullptr ? "cpu" : backend);

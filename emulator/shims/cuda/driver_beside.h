@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the driver shim, which owns the chips and streams, for the shims of Nvidia's other
-// libraries. The search covers only the caller's folder and its parent, since another libcuda.so.1
-// may be loaded from elsewhere.
+// Finds the driver shim, owner of the chips and streams, for the shims of Nvidia's further
+// libraries. The search covers only the caller's folder and its parent, since a foreign
+// libcuda.so.1 may be loaded from elsewhere.
 #ifndef KEEL_EMULATOR_SHIMS_CUDA_DRIVER_BESIDE_H_
 #define KEEL_EMULATOR_SHIMS_CUDA_DRIVER_BESIDE_H_
 
