@@ -40,9 +40,10 @@ TEST(PerfTuning, RangesMeetInTheMiddleOfTwoSizes) {
     tuning.add("all_reduce", bytes, "built-in", 10e-6);
     tuning.add("all_reduce", bytes, "ring", bytes == 4096 || bytes == 16384 ? 5e-6 : 20e-6);
   }
-  EXPECT_EQ(tuning.rules(), std::vector<std::string>{"all_reduce 2049-32768 4 alias enough ring"});
+  EXPECT_EQ(tuning.rules(),
+            std::vector<std::string>{"all_reduce 2049-32768 4 alias dedicated ring"});
   tuning.add("all_reduce", 65536, "ring", 1e-6);
-  EXPECT_EQ(tuning.rules(), std::vector<std::string>{"all_reduce 2049- 4 alias enough ring"});
+  EXPECT_EQ(tuning.rules(), std::vector<std::string>{"all_reduce 2049- 4 alias dedicated ring"});
   EXPECT_TRUE(contains(tuning.report(), "[ring 5.00]")) << tuning.report();
 }
 
@@ -52,22 +53,22 @@ TEST(PerfTuning, ALittleFasterIsNotWorthARule) {
   tuning.add("all_reduce", 1024, "ring", 9.6e-6);
   EXPECT_TRUE(tuning.rules().empty());
   tuning.add("all_reduce", 1024, "eager", 9.4e-6);
-  EXPECT_EQ(tuning.rules(), std::vector<std::string>{"all_reduce 0- 4 alias enough eager"});
+  EXPECT_EQ(tuning.rules(), std::vector<std::string>{"all_reduce 0- 4 alias dedicated eager"});
 }
 
 TEST(PerfTuning, ReplacesWhatItMeasuredAndLeavesTheRest) {
   PerfTuning tuning(kExplained);
   tuning.add("all_reduce", 1024, "built-in", 10e-6);
   tuning.add("all_reduce", 1024, "ring", 1e-6);
-  const std::string mine = "all_reduce 0- 4 alias enough ring\n";
+  const std::string mine = "all_reduce 0- 4 alias dedicated ring\n";
   EXPECT_EQ(tuning.merged(""), "keel-collectives 1\n" + mine);
   EXPECT_EQ(tuning.merged("keel-collectives 0\nwhatever\n"), "keel-collectives 1\n" + mine);
   EXPECT_EQ(tuning.merged("keel-collectives 1\n# of mine\n"
-                          "all_reduce 1- 4 alias enough halving\n"
+                          "all_reduce 1- 4 alias dedicated halving\n"
                           "all_reduce 1- 8 alias oversubscribed halving\n"
-                          "broadcast * 4 alias enough knomial\n"),
+                          "broadcast * 4 alias dedicated knomial\n"),
             "keel-collectives 1\n# of mine\nall_reduce 1- 8 alias oversubscribed halving\n"
-            "broadcast * 4 alias enough knomial\n" +
+            "broadcast * 4 alias dedicated knomial\n" +
                 mine);
 }
 
@@ -79,10 +80,10 @@ TEST(PerfTuning, ForeignBuffersHaveRulesOfTheirOwn) {
   tuning.add("all_gather", 16384, "staging", 5e-6);
   tuning.add("all_gather", 65536, "built-in", 10e-6);
   tuning.add("all_gather", 65536, "staging", 20e-6);
-  const std::string mine = "all_gather 0-32768 4 foreign enough staging\n";
-  EXPECT_EQ(tuning.merged("keel-collectives 1\nall_gather 1- 4 alias enough ring\n"
-                          "all_gather 1- 4 foreign enough staging\n"),
-            "keel-collectives 1\nall_gather 1- 4 alias enough ring\n" + mine);
+  const std::string mine = "all_gather 0-32768 4 foreign dedicated staging\n";
+  EXPECT_EQ(tuning.merged("keel-collectives 1\nall_gather 1- 4 alias dedicated ring\n"
+                          "all_gather 1- 4 foreign dedicated staging\n"),
+            "keel-collectives 1\nall_gather 1- 4 alias dedicated ring\n" + mine);
 }
 
 // Valid whether or not processes may read each other's memory.

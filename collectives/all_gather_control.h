@@ -52,7 +52,7 @@ Status exchange(RankContext& context, uint8_t collective, const Data& own,
   std::vector<Fingerprint> fingerprints;
   for (uint32_t rank = 0; rank < context.world(); ++rank) {
     fingerprints.push_back(segment.post(rank, sequence).fingerprint);
-    if (status.ok()) status = context.posted_status(rank, sequence);
+    if (status.ok()) status = context.published_status(rank, sequence);
     Data data = own;
     if (rank != context.rank()) std::memcpy(&data, place(rank), sizeof(data));
     visit(rank, data);

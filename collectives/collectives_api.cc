@@ -74,7 +74,7 @@ keel_status call(keel_comm comm, keel_stream stream, const CallArguments& argume
     *out_status = status.ok() ? KEEL_OK : keel::report(status);
     return true;
   };
-  return keel::api_short_call(usual, [&] {
+  return keel::api_fast_path_call(usual, [&] {
     return enqueue(comm, stream, arguments.request(send, receive),
                    [](Communicator&, Request&) { return Status(); });
   });

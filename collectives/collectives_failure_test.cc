@@ -209,7 +209,7 @@ TEST_F(CollectiveFailures, TheDeadlineSaysWhatEachRankIsAt) {
 
 // Each rank's second call waits on its stream for the first, and the first waits for the peer.
 TEST_F(CollectiveFailures, TheDeadlineSaysWhatAStreamKeepsARankFrom) {
-  for (const bool is_posted : {true, false}) {
+  for (const bool is_published : {true, false}) {
     make_ranks(2, 0);
     keel_comm others[2] = {};
     std::vector<std::thread> threads;
@@ -219,12 +219,12 @@ TEST_F(CollectiveFailures, TheDeadlineSaysWhatAStreamKeepsARankFrom) {
     }
     for (std::thread& thread : threads) thread.join();
     // The first rank to give up: either published or held.
-    EXPECT_KEEL_OK(keel_comm_timeout_set(is_posted ? comms_[0] : others[0], kDeadline / 4));
+    EXPECT_KEEL_OK(keel_comm_timeout_set(is_published ? comms_[0] : others[0], kDeadline / 4));
     EXPECT_KEEL_OK(all_reduce(0));
     EXPECT_KEEL_OK(keel_barrier(others[0], streams_[0]));
     EXPECT_KEEL_OK(keel_barrier(others[1], streams_[1]));
     EXPECT_KEEL_OK(all_reduce(1));
-    if (is_posted) {
+    if (is_published) {
       EXPECT_FAILS(KEEL_TIMED_OUT,
                    "rank 0 is at all_reduce(100 float32, sum), rank 1 at all_reduce(100 float32, "
                    "sum), called behind work that its stream is not done with",

@@ -221,7 +221,7 @@ bool Communicator::is_short(const Request& request) const {
 
 bool Communicator::run_now(const Request& request, const EagerBuffers& buffers, Begun* out_begun) {
   context_.call = calls_;
-  if (!runner_.post_eager(request, buffers, &out_begun->posted)) return false;
+  if (!runner_.publish_eager(request, buffers, &out_begun->posted)) return false;
   // Runs while the descriptors of the ranks travel between cores.
   out_begun->entry = record(request);
   FlightRecorder::start_at_once(out_begun->entry);

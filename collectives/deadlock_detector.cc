@@ -26,7 +26,7 @@ std::string describe_messages(const PointToPointProgress& standing, uint32_t mes
 
 // Describes |rank|'s current operation; empty if none.
 std::string describe_progress(ControlSegment& segment, uint32_t rank, uint64_t sequence) {
-  if (segment.has_posted(rank, sequence)) {
+  if (segment.has_published(rank, sequence)) {
     return describe(segment.post(rank, sequence).fingerprint);
   }
   const PointToPointProgress& standing = segment.standing(rank);
@@ -37,7 +37,7 @@ std::string describe_progress(ControlSegment& segment, uint32_t rank, uint64_t s
     return describe(held) + ", called behind work that its stream is not done with";
   }
   if (sequence == 0 || segment.is_done(rank, sequence - 1)) return "";
-  if (!segment.has_posted(rank, sequence - 1)) return "";
+  if (!segment.has_published(rank, sequence - 1)) return "";
   // The rank has not completed the previous operation, called by all ranks.
   return describe(segment.post(rank, sequence - 1).fingerprint);
 }
@@ -56,7 +56,7 @@ bool DeadlockDetector::is_at_messages(uint32_t rank) const {
 }
 
 bool DeadlockDetector::waits_for(uint32_t rank, uint32_t other) const {
-  if (has_posted(rank)) return !has_posted(other);
+  if (has_published(rank)) return !has_published(other);
   if (!is_at_messages(rank)) return false;
   // A rank without messages so far has begun none with |rank|: the pages of its counters need not
   // exist.
@@ -110,7 +110,7 @@ std::vector<uint32_t> DeadlockDetector::find() const {
 
 bool DeadlockDetector::are_all_there() const {
   for (uint32_t rank = 0; rank < segment_.world(); ++rank) {
-    if (!has_posted(rank) && !is_at_messages(rank)) return false;
+    if (!has_published(rank) && !is_at_messages(rank)) return false;
   }
   return true;
 }
@@ -119,7 +119,7 @@ uint32_t DeadlockDetector::find_odd() const {
   uint32_t odd = kNobody;
   uint32_t usual = kNobody;
   for (uint32_t rank = 0; rank < segment_.world(); ++rank) {
-    if (!has_posted(rank)) {
+    if (!has_published(rank)) {
       if (odd != kNobody) return kNobody;
       odd = rank;
     } else if (usual == kNobody) {

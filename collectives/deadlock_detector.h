@@ -53,7 +53,7 @@ class DeadlockDetector {
 
  private:
   bool is_at_messages(uint32_t rank) const;
-  bool has_posted(uint32_t rank) const { return segment_.has_posted(rank, sequence_); }
+  bool has_published(uint32_t rank) const { return segment_.has_published(rank, sequence_); }
   bool waits_for(uint32_t rank, uint32_t other) const;
   bool is_certain(const std::vector<uint32_t>& circle) const;
   // Returns the only rank outside the collective called by all its peers; else UINT32_MAX.

@@ -149,7 +149,7 @@ class Machine {
   bool can_end(uint32_t rank) {
     const Rank& self = ranks_[rank];
     const Step& step = self.program[self.next];
-    if (step.messages.empty()) return team_->segment().all_posted(self.sequence - 1);
+    if (step.messages.empty()) return team_->segment().all_published(self.sequence - 1);
     return std::all_of(step.messages.begin(), step.messages.end(), [&](const Transfer& transfer) {
       const Rank& peer = ranks_[transfer.peer];
       return transfer.sends ? peer.received[rank] >= self.sent[transfer.peer]

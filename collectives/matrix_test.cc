@@ -222,15 +222,15 @@ class Algorithms : public testing::TestWithParam<std::tuple<size_t, bool>> {};
 // vary.
 TEST_P(Algorithms, EveryOperationAndSize) {
   const auto [index, staged] = GetParam();
-  const AlgorithmCase& doing = keel::testing::algorithm_cases()[index];
+  const AlgorithmCase& algorithm_case = keel::testing::algorithm_cases()[index];
   keel::testing::Random random(static_cast<uint64_t>(index) * 2 + (staged ? 1 : 0));
   for (const uint32_t world : kAlgorithmWorlds) {
-    Ranks ranks(world, staged, doing.algorithm);
+    Ranks ranks(world, staged, algorithm_case.algorithm);
     if (world > 1) {
-      const std::string used = std::string("\"algorithm\": \"") + doing.algorithm + "\"";
+      const std::string used = std::string("\"algorithm\": \"") + algorithm_case.algorithm + "\"";
       ASSERT_NE(ranks.explain().find(used), std::string::npos) << ranks.explain();
     }
-    for (const Operation operation : doing.operations) {
+    for (const Operation operation : algorithm_case.operations) {
       for (const uint64_t count : kAlgorithmCounts) {
         Case scenario;
         scenario.operation = operation;
@@ -251,12 +251,12 @@ TEST_P(Algorithms, EveryOperationAndSize) {
 // Reducing operations in all types and reductions; lossy partial results use a different algorithm.
 TEST_P(Algorithms, EveryDtypeByEveryReduction) {
   const auto [index, staged] = GetParam();
-  const AlgorithmCase& doing = keel::testing::algorithm_cases()[index];
-  const auto operation = doing.operations.front() == Operation::kBroadcast
+  const AlgorithmCase& algorithm_case = keel::testing::algorithm_cases()[index];
+  const auto operation = algorithm_case.operations.front() == Operation::kBroadcast
                              ? Operation::kReduce
-                             : doing.operations.front();
+                             : algorithm_case.operations.front();
   constexpr uint32_t kWorld = 5;
-  Ranks ranks(kWorld, staged, doing.algorithm);
+  Ranks ranks(kWorld, staged, algorithm_case.algorithm);
   for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
     for (const keel_reduction reduction : reductions_of(dtype)) {
       Case scenario;
@@ -314,11 +314,11 @@ TEST_P(Product, EveryOperationDtypeReductionSizeAndPlaceByEveryAlgorithm) {
     const std::string name = "cpu:" + std::to_string(rank % 3);
     ASSERT_EQ(KEEL_OK, keel_device_find(name.c_str(), &devices[rank])) << keel_last_error();
   }
-  for (const AlgorithmCase& doing : keel::testing::algorithm_cases()) {
+  for (const AlgorithmCase& algorithm_case : keel::testing::algorithm_cases()) {
     std::vector<keel_comm> comms(world);
     auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
     options.chunk_bytes = 4096;
-    setenv("KEEL_ALGORITHM", doing.algorithm, /*overwrite=*/1);
+    setenv("KEEL_ALGORITHM", algorithm_case.algorithm, /*overwrite=*/1);
     ASSERT_EQ(KEEL_OK, keel_comm_init_all(devices.data(), world, &options, comms.data()))
         << keel_last_error();
     unsetenv("KEEL_ALGORITHM");
@@ -326,7 +326,7 @@ TEST_P(Product, EveryOperationDtypeReductionSizeAndPlaceByEveryAlgorithm) {
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < world; ++rank) {
       threads.emplace_back([&, rank] {
-        problems[rank] = keel::testing::run_product(doing, devices[rank], comms[rank]);
+        problems[rank] = keel::testing::run_product(algorithm_case, devices[rank], comms[rank]);
       });
     }
     for (std::thread& thread : threads) thread.join();

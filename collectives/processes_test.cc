@@ -197,20 +197,21 @@ int run_worker(const std::vector<std::string>& arguments) {
   // A communicator for each algorithm, since the choice is made at creation. For one rank per
   // process, since it writes the environment.
   const auto by_each_algorithm = [&](keel_comm comm, const auto& run) -> std::string {
-    for (const keel::testing::AlgorithmCase& doing : keel::testing::algorithm_cases()) {
-      setenv("KEEL_ALGORITHM", doing.algorithm, 1);
+    for (const keel::testing::AlgorithmCase& algorithm_case : keel::testing::algorithm_cases()) {
+      setenv("KEEL_ALGORITHM", algorithm_case.algorithm, 1);
       keel_comm part = {};
       if (keel_comm_duplicate(comm, &options, &part) != KEEL_OK) return keel_last_error();
-      std::string problem = run(doing, part);
+      std::string problem = run(algorithm_case, part);
       if (keel_comm_destroy(part) != KEEL_OK && problem.empty()) problem = keel_last_error();
-      if (!problem.empty()) return std::string(doing.algorithm) + ": " + problem;
+      if (!problem.empty()) return std::string(algorithm_case.algorithm) + ": " + problem;
     }
     return "";
   };
   const Program product = [&](uint32_t, keel_device device, keel_comm comm, keel_stream) {
-    return by_each_algorithm(comm, [&](const keel::testing::AlgorithmCase& doing, keel_comm part) {
-      return keel::testing::run_product(doing, device, part);
-    });
+    return by_each_algorithm(
+        comm, [&](const keel::testing::AlgorithmCase& algorithm_case, keel_comm part) {
+          return keel::testing::run_product(algorithm_case, device, part);
+        });
   };
   const Program rounding = [&](uint32_t rank, keel_device device, keel_comm comm,
                                keel_stream stream) {
@@ -258,7 +259,7 @@ int run_worker(const std::vector<std::string>& arguments) {
   // A core for each rank, though no process may use more than one core.
   const Program bound = [](uint32_t, keel_device, keel_comm comm, keel_stream) -> std::string {
     const std::string explained = explain(comm);
-    const bool is_told = explained.find("\"cores\": \"enough\"") != std::string::npos &&
+    const bool is_told = explained.find("\"cores\": \"dedicated\"") != std::string::npos &&
                          explained.find("\"waiting\": \"spinning\"") != std::string::npos;
     return is_told ? "" : explained;
   };

@@ -227,7 +227,7 @@ Status RankContext::check_calls(uint64_t sequence) {
   return status;
 }
 
-Status RankContext::posted_status(uint32_t peer, uint64_t sequence) {
+Status RankContext::published_status(uint32_t peer, uint64_t sequence) {
   const OperationDescriptor& post = segment().post(peer, sequence);
   if (post.status == KEEL_OK) return {};
   char text[sizeof(OperationDescriptor::text)];
@@ -239,11 +239,12 @@ Status RankContext::posted_status(uint32_t peer, uint64_t sequence) {
 Status RankContext::await_descriptors(uint64_t sequence, WaitContext& wait_context) {
   Status status = segment().await_descriptors(sequence, wait_context);
   if (status.code() == KEEL_TIMED_OUT) {
-    status = failure(
-        KEEL_TIMED_OUT, "{}, operation {}: {} did not call in time: {}",
-        describe(segment().post(rank_, sequence).fingerprint), sequence,
-        name_ranks([&](uint32_t other) { return !team_->segment().has_posted(other, sequence); }),
-        describe_progress_of_all(*team_, sequence));
+    status = failure(KEEL_TIMED_OUT, "{}, operation {}: {} did not call in time: {}",
+                     describe(segment().post(rank_, sequence).fingerprint), sequence,
+                     name_ranks([&](uint32_t other) {
+                       return !team_->segment().has_published(other, sequence);
+                     }),
+                     describe_progress_of_all(*team_, sequence));
   }
   if (!status.ok()) team_->abort(status);
   return status;

@@ -143,7 +143,7 @@ class RankContext {
   // published, the ranks are at different operations: ends the communicator and names the rank.
   Status check_calls(uint64_t sequence);
   // Returns KEEL_OK, or |peer|'s name and published reason not to take part in |sequence|.
-  Status posted_status(uint32_t peer, uint64_t sequence);
+  Status published_status(uint32_t peer, uint64_t sequence);
   // Blocks until all ranks have published |sequence|. The failure at the deadline names the missing
   // ranks; any failure ends the communicator.
   Status await_descriptors(uint64_t sequence, WaitContext& wait_context);

@@ -82,8 +82,8 @@ bool Runner::match_now(const Request& request, uint64_t posted, uint32_t turns,
          compare(posted, request.print, {}).ok();
 }
 
-bool Runner::post_eager(const Request& request, const EagerBuffers& buffers,
-                        std::optional<uint64_t>* out_posted) {
+bool Runner::publish_eager(const Request& request, const EagerBuffers& buffers,
+                           std::optional<uint64_t>* out_posted) {
   const uint64_t sequence = context_.sequence;
   if (!context_.segment().has_room(sequence)) return false;
   if (buffers.send_bytes != 0) {
@@ -241,7 +241,7 @@ Status Runner::compare(uint64_t sequence, const Fingerprint& print, const Status
     // Perhaps by an abort: the rank's stream has failed, and the rank publishes its remaining
     // operations.
     if (segment.failed()) return segment.failure_status();
-    return context_.posted_status(failed, sequence);
+    return context_.published_status(failed, sequence);
   }
   std::vector<Fingerprint> fingerprints;
   for (uint32_t rank = 0; rank < context_.world(); ++rank) {

@@ -60,10 +60,10 @@ class Runner {
   bool post_now(const Request& request, const Sides& sides, std::optional<uint64_t>* out_posted);
   // Whether all ranks have published the same call as |posted|, after |turns| polls.
   bool match_now(const Request& request, uint64_t posted, uint32_t turns, uint64_t eager_bytes = 0);
-  // Replace run() for an eager request on memory reachable by the host: post_eager() publishes the
-  // request, try_eager() completes it if all ranks have published.
-  bool post_eager(const Request& request, const EagerBuffers& buffers,
-                  std::optional<uint64_t>* out_posted);
+  // Replace run() for an eager request on memory reachable by the host: publish_eager() publishes
+  // the request, try_eager() completes it if all ranks have published.
+  bool publish_eager(const Request& request, const EagerBuffers& buffers,
+                     std::optional<uint64_t>* out_posted);
   bool try_eager(const Request& request, const EagerBuffers& buffers, uint64_t posted,
                  uint32_t turns);
 

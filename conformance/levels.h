@@ -28,7 +28,7 @@ enum class Level : uint8_t {
 struct LevelInfo {
   Level level;
   const char* name;  // first component of the level's case ids
-  uint64_t mandatory_claims;
+  uint64_t mandatory_capabilities;
   const char* doc;
 };
 

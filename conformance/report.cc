@@ -153,7 +153,7 @@ std::string to_json_text(const Report& report) {
       counts[outcome_name(static_cast<Outcome>(i))] = level.counts[i];
     }
     levels.push_back({{"level", info.name},
-                      {"mandatory_claims", capability_names(info.mandatory_claims)},
+                      {"mandatory_capabilities", capability_names(info.mandatory_capabilities)},
                       {"counts", counts},
                       {"seconds", level.seconds},
                       {"certified", level.certified},

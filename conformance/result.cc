@@ -22,7 +22,8 @@ std::string reason_not_certified(const LevelSummary& summary, const Selection& s
   const uint32_t failures = summary.count(Outcome::kFail) + summary.count(Outcome::kCrash) +
                             summary.count(Outcome::kTimeout);
   if (failures != 0) return fmt::format("{} {} failed", failures, failures == 1 ? "case" : "cases");
-  const uint64_t missing = level_info(summary.level).mandatory_claims & ~selection.capabilities;
+  const uint64_t missing =
+      level_info(summary.level).mandatory_capabilities & ~selection.capabilities;
   if (missing != 0) return "mandatory capabilities are missing: " + capability_text(missing);
   if (!selection.incomplete.empty()) return selection.incomplete;
   if (summary.count(Outcome::kPass) == 0) return "no case passed";

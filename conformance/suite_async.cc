@@ -167,7 +167,7 @@ void wait_keeps_deadline(const Context& context) {
                         kAttempts));
 }
 
-void wait_without_patience(const Context& context) {
+void wait_zero_timeout(const Context& context) {
   const Stream stream(context);
   const Buffer device(context.device(), KEEL_MEMORY_DEVICE, kBusyBytes);
   const Event event;
@@ -449,7 +449,7 @@ void add_async_cases(const Environment&, std::vector<Case>* cases) {
   add("event/not_early/stream_query", stream_query);
   add("event/not_early/op", op_before_event, KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_OPS);
   add("event/separate", events_are_separate);
-  add("event/wait_without_patience", wait_without_patience, 0);
+  add("event/wait_zero_timeout", wait_zero_timeout, 0);
   add("event/wait_keeps_deadline", wait_keeps_deadline, KEEL_CAPABILITY_ASYNC);
   add("enqueue/returns_early", returns_early, KEEL_CAPABILITY_ASYNC);
   add("order/copy_keeps_its_place", copy_keeps_its_place);

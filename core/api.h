@@ -64,7 +64,7 @@ keel_status api_call(const Body& body, const char* name = __builtin_FUNCTION()) 
 // Like api_call, for calls that never block: all of |body| runs in an EpochSection, so |body| may
 // follow handles by plain pointers. The section also marks the thread as inside Keel.
 template <typename Body>
-keel_status api_quick_call(const Body& body) noexcept {
+keel_status api_nonblocking_call(const Body& body) noexcept {
   return api_guarded([&] {
     const EpochSection section;
     const ApiState state = g_api_state.load(std::memory_order_acquire);
@@ -91,7 +91,7 @@ keel_status api_call_outside(const Body& body) noexcept {
 // does nothing and returns false. Then |full|, a callable keel_status(), performs the whole call
 // with all diagnostics.
 template <typename Usual, typename Full>
-keel_status api_short_call(const Usual& usual, const Full& full) noexcept {
+keel_status api_fast_path_call(const Usual& usual, const Full& full) noexcept {
   epoch::EpochRecord* epoch_record = ShortEpochSection::who();
   if (epoch_record != nullptr) [[likely]] {
     try {

@@ -62,7 +62,7 @@ class EventRecord final : public RefCounted, public Retired {
   // Fast path of query(); the caller holds a reference. Returns true if the plugin's answer
   // suffices: |*out_code| is set to "not ready", or left as it is if the record is done. False in
   // all other cases (held, already done, failed, waiters, event edges): the caller uses query().
-  bool query_at_once(keel_status* out_code);
+  bool try_query_fast_path(keel_status* out_code);
   // Registers |stream| to be woken at the next change of state. False if the state is no longer
   // |seen|.
   bool add_waiter(Ref<Stream> stream, State seen);
@@ -177,7 +177,7 @@ class Event final : public RefCounted {
   // Fast path of a query: sets |*out_code| to "not ready" if the record is not done. A record known
   // to have ended without a failure costs no reference and no plugin call. False if the caller must
   // take the slow path. Call in an EpochSection.
-  bool query_at_once(keel_status* out_code) const;
+  bool try_query_fast_path(keel_status* out_code) const;
 
  private:
   const uint32_t flags_;

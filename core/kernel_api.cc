@@ -10,8 +10,8 @@
 #include "core/profiler.h"
 
 using keel::api_call;
-using keel::api_quick_call;
-using keel::api_short_call;
+using keel::api_fast_path_call;
+using keel::api_nonblocking_call;
 using keel::failure;
 using keel::find_device;
 using keel::find_handle;
@@ -179,7 +179,7 @@ namespace {
 
 [[gnu::noinline]] keel_status launch_in_full(keel_stream stream, keel_kernel kernel,
                                              const keel_launch* launch) {
-  return api_quick_call([&]() -> Status {
+  return api_nonblocking_call([&]() -> Status {
     KEEL_RETURN_IF_ERROR(
         keel::check_struct(launch, KEEL_STRUCT_LAUNCH, sizeof(keel_launch), "launch"));
     Stream* found = nullptr;
@@ -268,11 +268,11 @@ keel_status keel_kernel_launch(keel_stream stream, keel_kernel kernel, const kee
     const auto run = [&](keel_plugin_stream* native) {
       return device.kernel_table()->launch(native, launched->native(), launch);
     };
-    if (!found->submit_at_once(run, out_status)) return false;
+    if (!found->try_submit_fast_path(run, out_status)) return false;
     if (*out_status != KEEL_OK) [[unlikely]] {
       *out_status = report_answer(device, *out_status, "kernel.launch");
     }
     return true;
   };
-  return api_short_call(usual, [&] { return launch_in_full(stream, kernel, launch); });
+  return api_fast_path_call(usual, [&] { return launch_in_full(stream, kernel, launch); });
 }

@@ -15,8 +15,8 @@
 
 using keel::Allocation;
 using keel::api_call;
-using keel::api_quick_call;
-using keel::api_short_call;
+using keel::api_fast_path_call;
+using keel::api_nonblocking_call;
 using keel::Device;
 using keel::Endpoint;
 using keel::EpochSection;
@@ -83,7 +83,7 @@ keel_status keel_free(keel_device device, void* pointer) {
     const keel_status noted = note_native_work();
     if (noted != KEEL_OK) return noted;
   }
-  const keel_status status = api_quick_call([&]() -> Status {
+  const keel_status status = api_nonblocking_call([&]() -> Status {
     Device* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
     if (keel::validation::enabled()) keel::validation::forget_memory(*found, pointer);
@@ -111,7 +111,7 @@ keel_status keel_alloc_on_stream(keel_stream stream, uint64_t size, void** out_p
 }
 
 keel_status keel_free_on_stream(keel_stream stream, void* pointer) {
-  const keel_status status = api_quick_call([&]() -> Status {
+  const keel_status status = api_nonblocking_call([&]() -> Status {
     Stream* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
     if (keel::validation::enabled()) keel::validation::forget_memory(found->device(), pointer);
@@ -281,9 +281,9 @@ Status check_copy(const Device& owner, const Endpoint& to, const Endpoint& from,
   return {};
 }
 
-[[gnu::noinline]] keel_status copy_in_full(keel_stream stream, keel_device destination_device,
-                                           void* destination, keel_device source_device,
-                                           const void* source, uint64_t size) {
+[[gnu::noinline]] keel_status copy_slow_path(keel_stream stream, keel_device destination_device,
+                                             void* destination, keel_device source_device,
+                                             const void* source, uint64_t size) {
   return api_call("keel_copy", [&]() -> Status {
     keel::EpochSection section;
     Stream* found = nullptr;
@@ -338,14 +338,14 @@ keel_status keel_copy(keel_stream stream, keel_device destination_device, void* 
     const auto run = [&](keel_plugin_stream* native) {
       return owner.stream_table()->copy(native, kind, destination, source, size);
     };
-    if (!found->submit_at_once(run, out_status)) return false;
+    if (!found->try_submit_fast_path(run, out_status)) return false;
     if (*out_status != KEEL_OK) [[unlikely]] {
       *out_status = report_answer(owner, *out_status, "stream.copy");
     }
     return true;
   };
-  return api_short_call(usual, [&] {
-    return copy_in_full(stream, destination_device, destination, source_device, source, size);
+  return api_fast_path_call(usual, [&] {
+    return copy_slow_path(stream, destination_device, destination, source_device, source, size);
   });
 }
 

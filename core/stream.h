@@ -82,7 +82,7 @@ class Stream final : public RefCounted {
   // true; |*out_code| is set to the result of |call| unless that is KEEL_OK. If a slow-path flag or
   // an observer is set, returns false without any effect, and the caller continues with submit().
   template <typename Call>
-  bool submit_at_once(const Call& call, keel_status* out_code) {
+  bool try_submit_fast_path(const Call& call, keel_status* out_code) {
     std::lock_guard lock(mutex_);
     if (!is_plain()) [[unlikely]] {
       return false;
@@ -97,7 +97,7 @@ class Stream final : public RefCounted {
   }
   // Fast path for a record of |event|; the record becomes the event's current one. False also if no
   // record can be reused.
-  bool record_at_once(Event& event, keel_status* out_code) {
+  bool try_record_fast_path(Event& event, keel_status* out_code) {
     EventRecord* former = nullptr;
     {
       std::lock_guard lock(mutex_);
@@ -401,7 +401,7 @@ class Stream final : public RefCounted {
   Edges edges_;
 };
 
-inline bool EventRecord::query_at_once(keel_status* out_code) {
+inline bool EventRecord::try_query_fast_path(keel_status* out_code) {
   const uint64_t life = this->life();
   if ((life & kStateMask) != kSubmittedNow || !inherited_.ok() || stream_->has_edges())
     return false;
@@ -421,7 +421,7 @@ inline bool EventRecord::query_at_once(keel_status* out_code) {
   return true;
 }
 
-inline bool Event::query_at_once(keel_status* out_code) const {
+inline bool Event::try_query_fast_path(keel_status* out_code) const {
   EventRecord* record = current_.load(std::memory_order_acquire);
   if (record == nullptr) return true;
   const uint64_t life = record->life();
@@ -432,7 +432,8 @@ inline bool Event::query_at_once(keel_status* out_code) const {
   // As in Event::current().
   if (!record->try_retain()) return false;
   const Ref<EventRecord> kept = Ref<EventRecord>::adopt(record);
-  return current_.load(std::memory_order_acquire) == record && record->query_at_once(out_code);
+  return current_.load(std::memory_order_acquire) == record &&
+         record->try_query_fast_path(out_code);
 }
 
 // Advances every stream in |wake|, and the streams woken in turn, as far as possible. The caller

@@ -6,8 +6,8 @@
 
 using keel::advance_all;
 using keel::api_call;
-using keel::api_quick_call;
-using keel::api_short_call;
+using keel::api_fast_path_call;
+using keel::api_nonblocking_call;
 using keel::Deadline;
 using keel::Event;
 using keel::EventRecord;
@@ -38,7 +38,7 @@ Status find_gate(keel_gate handle, Ref<Gate>* out_gate) {
 }
 
 [[gnu::noinline]] keel_status record_in_full(keel_event event, keel_stream stream) {
-  return api_quick_call([&]() -> Status {
+  return api_nonblocking_call([&]() -> Status {
     Event* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_event(event, "event", &found));
     Stream* recorder = nullptr;
@@ -51,7 +51,7 @@ Status find_gate(keel_gate handle, Ref<Gate>* out_gate) {
 }
 
 [[gnu::noinline]] keel_status query_in_full(keel_event event) {
-  return api_quick_call([&]() -> Status {
+  return api_nonblocking_call([&]() -> Status {
     Event* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_event(event, "event", &found));
     const Ref<EventRecord> record = found->current();
@@ -144,7 +144,7 @@ keel_status keel_stream_synchronize(keel_stream stream, int64_t timeout_ns) {
     return found != nullptr && timeout_ns >= KEEL_TIMEOUT_DEFAULT && found->is_known_quiet() &&
            !OpenGroup::any();
   };
-  return api_short_call(usual, [&] { return synchronize_in_full(stream, timeout_ns); });
+  return api_fast_path_call(usual, [&] { return synchronize_in_full(stream, timeout_ns); });
 }
 
 keel_status keel_stream_recover(keel_stream stream, int64_t timeout_ns) {
@@ -186,22 +186,22 @@ keel_status keel_event_record(keel_event event, keel_stream stream) {
     if (found == nullptr) return false;
     Stream* recorder = runtime.stream_handles().peek(stream.id);
     if (recorder == nullptr) return false;
-    if (!recorder->record_at_once(*found, out_status)) return false;
+    if (!recorder->try_record_fast_path(*found, out_status)) return false;
     if (*out_status != KEEL_OK) [[unlikely]] {
       *out_status = report_answer(recorder->device(), *out_status, "stream.event_record");
     }
     return true;
   };
-  return api_short_call(usual, [&] { return record_in_full(event, stream); });
+  return api_fast_path_call(usual, [&] { return record_in_full(event, stream); });
 }
 
 keel_status keel_event_query(keel_event event) {
   const auto usual = [&](const keel::epoch::EpochRecord&, keel_status* out_status) {
     const Event* found = Runtime::opened().event_handles().peek(event.id);
     // Observers are told of each query.
-    return found != nullptr && !keel::observers::active() && found->query_at_once(out_status);
+    return found != nullptr && !keel::observers::active() && found->try_query_fast_path(out_status);
   };
-  return api_short_call(usual, [&] { return query_in_full(event); });
+  return api_fast_path_call(usual, [&] { return query_in_full(event); });
 }
 
 keel_status keel_event_wait(keel_event event, int64_t timeout_ns) {
@@ -219,7 +219,7 @@ keel_status keel_event_wait(keel_event event, int64_t timeout_ns) {
 }
 
 keel_status keel_stream_wait_event(keel_stream stream, keel_event event) {
-  return api_quick_call([&]() -> Status {
+  return api_nonblocking_call([&]() -> Status {
     Stream* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
     Event* waited = nullptr;

@@ -79,13 +79,13 @@ keel_status keel_op_run(keel_stream stream, const keel_op_call* call) {
     const auto run = [&](keel_plugin_stream* native) {
       return device.op_table()->run(native, call, /*workspace=*/nullptr);
     };
-    if (!found->submit_at_once(run, out_status)) return false;
+    if (!found->try_submit_fast_path(run, out_status)) return false;
     if (*out_status != KEEL_OK) [[unlikely]] {
       *out_status = keel::report_answer(device, *out_status, "op.run");
     }
     return true;
   };
-  return keel::api_short_call(usual, [&] { return run_slow_path(stream, call); });
+  return keel::api_fast_path_call(usual, [&] { return run_slow_path(stream, call); });
 }
 
 keel_status keel_op_plan_get(keel_device device, const keel_op_call* call, keel_op_plan* out_plan) {

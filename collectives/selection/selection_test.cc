@@ -121,7 +121,7 @@ TEST(BuiltIn, BarriersAreEagerAndArraysDirect) {
 
 TEST(Table, ItsRangesAreHeld) {
   const Selection selection =
-      make("all_reduce 1K-64K 2-4 alias enough ring # why not\n\n", {3, false, false});
+      make("all_reduce 1K-64K 2-4 alias dedicated ring # why not\n\n", {3, false, false});
   const auto at = [&](uint64_t bytes) {
     return std::string(chosen(selection, 3, request_of(KEEL_ALL_REDUCE, bytes)));
   };
@@ -133,7 +133,7 @@ TEST(Table, ItsRangesAreHeld) {
 }
 
 TEST(Table, OnlyWhereItFits) {
-  const std::string line = "all_reduce * 2-4 alias enough ring\n";
+  const std::string line = "all_reduce * 2-4 alias dedicated ring\n";
   const Request request = request_of(KEEL_ALL_REDUCE, 1 << 20);
   EXPECT_STREQ(chosen(make(line, {4, false, false}), 4, request), "ring");
   EXPECT_STREQ(chosen(make(line, {5, false, false}), 5, request), "direct");
@@ -221,7 +221,7 @@ TEST(Foreign, IsStagedWhereTheKernelWouldTakeLonger) {
 TEST(Foreign, RangesRanksCoresAndScoresAreHeld) {
   const std::string lines =
       "all_gather 0-1M * foreign * staging\n"
-      "all_gather 64K-128K 4 foreign enough attach 101\n"
+      "all_gather 64K-128K 4 foreign dedicated attach 101\n"
       "broadcast * 5- foreign * staging\n"
       "gather * * foreign oversubscribed staging\n";
   const Selection selection = make(lines, {4, false, false});
@@ -302,7 +302,7 @@ TEST(Table, WhatIsWrongIsNamedWithItsLine) {
        "line 2: ALGORITHM is 'attach': direct, eager, one_shot, ring, doubling, halving, binomial, "
        "knomial, bruck, pairwise"},
       {"keel-collectives 1\nall_reduce * * * 8 ring\n",
-       "line 2: CORES is '8': enough, oversubscribed or *"},
+       "line 2: CORES is '8': dedicated, oversubscribed or *"},
       {"keel-collectives 1\nall_reduce * * * * rings\n",
        "line 2: ALGORITHM is 'rings': direct, eager, one_shot, ring, doubling, halving, binomial, "
        "knomial, bruck, pairwise"},

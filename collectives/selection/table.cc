@@ -110,7 +110,7 @@ Status read_rule(const std::vector<std::string_view>& words, Rule* out_rule) {
     return wrong("REACH", words[3], "alias, staged, foreign or *");
   }
   if (!read_choice(words[4], "dedicated", "oversubscribed", &out_rule->oversubscribed)) {
-    return wrong("CORES", words[4], "enough, oversubscribed or *");
+    return wrong("CORES", words[4], "dedicated, oversubscribed or *");
   }
   bool is_able = false;
   if (is_foreign) {

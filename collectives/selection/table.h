@@ -15,10 +15,10 @@ namespace keel {
 //   COLLECTIVE BYTES RANKS REACH CORES ALGORITHM [SCORE]
 //   all_reduce 64K-1M 2-4 alias * ring 20
 // BYTES and RANKS are a number, FIRST-LAST, FIRST-, or * for all; numbers of bytes may end in K, M
-// or G. REACH is alias, staged or *; CORES is enough (dedicated), oversubscribed (oversubscribed)
-// or *. SCORE is 1 to 1000, default 100. If REACH is foreign, the rule is for foreign buffers, and
-// ALGORITHM is how other processes read them: attach or staging. '#' begins a comment.
-// KEEL_INVALID_ARGUMENT names the line.
+// or G. REACH is alias, staged or *; CORES is dedicated, oversubscribed or *. SCORE is 1 to 1000,
+// default 100. If REACH is foreign, the rule is for foreign buffers, and ALGORITHM is how other
+// processes read them: attach or staging. '#' begins a comment. KEEL_INVALID_ARGUMENT names the
+// line.
 Status read_table(std::string_view text, std::vector<Rule>* out_rules);
 
 }  // namespace keel

@@ -241,7 +241,7 @@ std::atomic<uint32_t>& ControlSegment::post_count(uint64_t sequence) {
   return oversubscribed_ ? header_->posts[sequence % kDescriptors].value : header_->changes.value;
 }
 
-bool ControlSegment::has_posted(uint32_t rank, uint64_t sequence) {
+bool ControlSegment::has_published(uint32_t rank, uint64_t sequence) {
   // A later sequence also counts: a rank reuses the slot only after all ranks are done with
   // |sequence|.
   return post(rank, sequence).sequence.load(std::memory_order_seq_cst) > sequence;
@@ -251,7 +251,7 @@ bool ControlSegment::is_done(uint32_t rank, uint64_t sequence) {
   return cell(rank).done.load(std::memory_order_seq_cst) > sequence;
 }
 
-bool ControlSegment::all_posted(uint64_t sequence) {
+bool ControlSegment::all_published(uint64_t sequence) {
   if (oversubscribed_) {
     // The 32-bit counts wrap; the difference to the target does not.
     const auto target = static_cast<uint32_t>((sequence / kDescriptors + 1) * world_);
@@ -260,17 +260,17 @@ bool ControlSegment::all_posted(uint64_t sequence) {
                target) >= 0;
   }
   for (uint32_t rank = 0; rank < world_; ++rank) {
-    if (!has_posted(rank, sequence)) return false;
+    if (!has_published(rank, sequence)) return false;
   }
   return true;
 }
 
 bool ControlSegment::poll_descriptors(uint64_t sequence, uint32_t turns) {
   for (uint32_t turn = 0; turn < turns; ++turn) {
-    if (all_posted(sequence)) return true;
+    if (all_published(sequence)) return true;
     relax(turn);
   }
-  return all_posted(sequence);
+  return all_published(sequence);
 }
 
 void ControlSegment::publish_descriptor(uint32_t rank, uint64_t sequence) {
@@ -360,10 +360,10 @@ Status ControlSegment::await_room(uint64_t sequence, WaitContext& wait_context) 
 }
 
 Status ControlSegment::await_descriptors(uint64_t sequence, WaitContext& wait_context) {
-  if (all_posted(sequence)) return {};
+  if (all_published(sequence)) return {};
   return await(
-      post_count(sequence), [&] { return all_posted(sequence); },
-      [&](uint32_t rank) { return !has_posted(rank, sequence); }, wait_context);
+      post_count(sequence), [&] { return all_published(sequence); },
+      [&](uint32_t rank) { return !has_published(rank, sequence); }, wait_context);
 }
 
 // ---- urgent communicators -------------------------------------------------------

@@ -158,7 +158,7 @@ class ControlSegment {
   // data of the descriptor.
   void publish_ahead(uint32_t rank, uint64_t sequence);
   bool poll_published(uint32_t rank, uint64_t sequence, uint32_t turns, uint64_t eager_bytes);
-  bool all_posted(uint64_t sequence);
+  bool all_published(uint64_t sequence);
   // |rank| no longer reads any descriptor up to |sequence|. |urgent|: the communicator is urgent,
   // so operations of other communicators wait for the end of this operation. For a non-urgent one
   // only await_room() waits, and there always is room: a rank that has published one operation is
@@ -212,7 +212,7 @@ class ControlSegment {
   Status await_slot(uint32_t rank, const Ready& ready, const Missing& missing, const Look& look,
                     WaitContext& wait_context);
   // Whether |rank| has published operation |sequence|, is done with it, or has arrived at |step|.
-  bool has_posted(uint32_t rank, uint64_t sequence);
+  bool has_published(uint32_t rank, uint64_t sequence);
   bool is_done(uint32_t rank, uint64_t sequence);
   bool has_arrived(uint32_t rank, uint64_t step);
 

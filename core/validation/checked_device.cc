@@ -64,7 +64,7 @@ constexpr ClaimedSlots kClaimedSlots[] = {
      [](const keel_plugin& plugin) { return KEEL_SLOT(stream, fill); }},
 };
 #undef KEEL_SLOT
-constexpr uint64_t kKnownClaims = (uint64_t{KEEL_CAPABILITY_PAGEABLE_ASYNC} << 1) - 1;
+constexpr uint64_t kKnownCapabilities = (uint64_t{KEEL_CAPABILITY_PAGEABLE_ASYNC} << 1) - 1;
 
 template <size_t kSize>
 void check_text(Call& call, char (&text)[kSize], const char* name) {
@@ -82,8 +82,9 @@ void check_info(Call& call, const keel_plugin& plugin, keel_device_info& info) {
   if (info.type < KEEL_DEVICE_CPU || info.type > KEEL_DEVICE_OTHER) {
     call.lie("out_info->type {} is no type of device", info.type);
   }
-  if ((info.capabilities & ~kKnownClaims) != 0) {
-    call.lie("out_info->capabilities has unknown bits {:#x}", info.capabilities & ~kKnownClaims);
+  if ((info.capabilities & ~kKnownCapabilities) != 0) {
+    call.lie("out_info->capabilities has unknown bits {:#x}",
+             info.capabilities & ~kKnownCapabilities);
   }
   for (const ClaimedSlots& claimed : kClaimedSlots) {
     if ((info.capabilities & claimed.claim) != 0 && !claimed.present(plugin)) {
