@@ -19,9 +19,9 @@ namespace keel {
 
 namespace {
 
-class AdmissionPolicy {
+class Acceptor {
  public:
-  AdmissionPolicy(std::string name, int socket, Accept accept)
+  Acceptor(std::string name, int socket, Accept accept)
       : name_(std::move(name)), socket_(socket), accept_(std::move(accept)) {
     open_spare();
   }
@@ -91,7 +91,7 @@ class AdmissionPolicy {
 Status start_listening(const std::string& name, Accept accept, uint64_t* out_id) {
   FileDescriptor socket;
   KEEL_RETURN_IF_ERROR(listen_at(name, &socket));
-  auto door = std::make_shared<AdmissionPolicy>(name, socket.get(), std::move(accept));
+  auto door = std::make_shared<Acceptor>(name, socket.get(), std::move(accept));
   return ServiceThread::get().add(
       std::move(socket), EPOLLIN,
       [door = std::move(door)](uint64_t id, uint32_t events) { door->on_event(id, events); },
