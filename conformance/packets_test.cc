@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker writes to its socket, and how the runner decodes it.
+// Packets that a worker writes to its socket, and the runner's decoding of them.
 #include "conformance/packets.h"
 
 #include <gtest/gtest.h>

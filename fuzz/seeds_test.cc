@@ -46,12 +46,20 @@ Input read(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-std::vector<std::filesystem::path> files_of(const Fuzzer& fuzzer) {
-  std::vector<std::filesystem::path> files;
+struct Seed {
+  std::filesystem::path path;
+  Input input;
+};
+
+std::vector<Seed> seeds_of(const Fuzzer& fuzzer) {
+  std::vector<Seed> seeds;
   const auto folder = std::filesystem::path(KEEL_FUZZ_CORPUS) / fuzzer.name;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry);
-  std::sort(files.begin(), files.end());
-  return files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    seeds.push_back({entry.path(), read(entry.path())});
+  }
+  std::sort(seeds.begin(), seeds.end(),
+            [](const Seed& a, const Seed& b) { return a.path < b.path; });
+  return seeds;
 }
 
 // Changes, removes or repeats up to 8 bytes at up to three positions.
@@ -83,21 +91,20 @@ void edit(Input& input, std::mt19937& random) {
 // Exits with 0. On a crash, the last line printed names the failing input.
 [[noreturn]] void run_all(const Fuzzer& fuzzer) {
   if (std::freopen("/dev/null", "w", stdout) == nullptr) std::abort();  // of fuzzed code
-  const std::vector<std::filesystem::path> files = files_of(fuzzer);
-  const auto run = [&fuzzer](const std::filesystem::path& path, uint32_t number,
-                             const Input& input) {
-    std::fprintf(stderr, "%s, edit %u\n", path.c_str(), number);
+  const std::vector<Seed> seeds = seeds_of(fuzzer);
+  const auto run = [&fuzzer](const Seed& seed, uint32_t number, const Input& input) {
+    std::fprintf(stderr, "%s, edit %u\n", seed.path.c_str(), number);
     fuzzer.run(input.data(), input.size());
   };
-  for (const auto& path : files) run(path, 0, read(path));
+  for (const Seed& seed : seeds) run(seed, 0, seed.input);
   const auto end = std::chrono::steady_clock::now() + kTimeForEdits;
   for (uint32_t number = 1; number <= kEdits; ++number) {
-    for (const auto& path : files) {
+    for (const Seed& seed : seeds) {
       if (std::chrono::steady_clock::now() > end) std::_Exit(0);
       std::mt19937 random(number);
-      Input input = read(path);
+      Input input = seed.input;
       edit(input, random);
-      run(path, number, input);
+      run(seed, number, input);
     }
   }
   std::_Exit(0);
@@ -106,7 +113,7 @@ void edit(Input& input, std::mt19937& random) {
 class SeedsTest : public ::testing::TestWithParam<Fuzzer> {};
 
 TEST_P(SeedsTest, FuzzerTakesEveryInput) {
-  ASSERT_FALSE(files_of(GetParam()).empty());
+  ASSERT_FALSE(seeds_of(GetParam()).empty());
   EXPECT_EXIT(run_all(GetParam()), ::testing::ExitedWithCode(0), "");
 }
 
