@@ -399,6 +399,9 @@ TEST_P(RaceTest, MemoryOfAHeldStreamIsHandedOutWhenItsTurnComes) {
       keel_all_reduce(comms[1], other, other, kCount, KEEL_INT32, KEEL_SUM, other_stream));
   ASSERT_KEEL_OK(keel_event_wait(allocated, kTestTimeout));
   EXPECT_TRUE(clean());
+  // Also waits until the detector has seen the record pass, which may come after the event: else
+  // the next allocation would be kept back behind the record.
+  ASSERT_KEEL_OK(keel_stream_synchronize(a_, kTestTimeout));
   // Work ordered after the sum, but not after this allocation, is still reported.
   void* last = nullptr;
   ASSERT_KEEL_OK(keel_alloc_on_stream(a_, kBytes, &last));
