@@ -313,6 +313,55 @@ TEST(CollectiveOrder, AThreadARankOnTwoCommunicatorsAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// The blocks stay until the collective is complete, as for copies and operators.
+TEST(CollectiveBuffers, MemoryFreedBehindACollectiveServesUntilItsEnd) {
+  for (const bool staged : {false, true}) {
+    for (const bool on_stream : {false, true}) {
+      for (const uint64_t count : {7, 1000, 100003}) {
+        SCOPED_TRACE(std::string(staged ? "staged" : "alias") +
+                     (on_stream ? ", keel_free_on_stream, " : ", keel_free, ") +
+                     std::to_string(count));
+        Ranks ranks(3, staged);
+        const uint64_t bytes = count * sizeof(float);
+        std::vector<void*> results(ranks.world());
+        std::vector<std::string> sent(ranks.world());
+        for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+          results[rank] = ranks.allocate(rank, 2 * bytes);
+          sent[rank] = floats(rank, 0, count);
+        }
+        const auto free = [&](uint32_t rank, void* pointer) {
+          EXPECT_KEEL_OK(on_stream ? keel_free_on_stream(ranks.stream(rank), pointer)
+                                   : keel_free(ranks.device(rank), pointer));
+        };
+        // The first ranks' operations run after their calls: the last rank has not called yet.
+        for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+          const keel_stream stream = ranks.stream(rank);
+          const keel_device device = ranks.device(rank);
+          void* summed = nullptr;
+          void* received = nullptr;
+          ASSERT_KEEL_OK(keel_alloc_on_stream(stream, bytes, &summed));
+          ASSERT_KEEL_OK(keel_alloc_on_stream(stream, bytes, &received));
+          ASSERT_KEEL_OK(keel_copy(stream, device, summed, KEEL_HOST, sent[rank].data(), bytes));
+          ASSERT_KEEL_OK(keel_send_recv(ranks.comm(rank), summed, count, (rank + 1) % 3, received,
+                                        count, (rank + 2) % 3, KEEL_FLOAT32, stream));
+          ASSERT_KEEL_OK(keel_copy(stream, device, static_cast<char*>(results[rank]) + bytes,
+                                   device, received, bytes));
+          free(rank, received);
+          ASSERT_KEEL_OK(keel_all_reduce(ranks.comm(rank), summed, summed, count, KEEL_FLOAT32,
+                                         KEEL_SUM, stream));
+          ASSERT_KEEL_OK(keel_copy(stream, device, results[rank], device, summed, bytes));
+          free(rank, summed);
+        }
+        for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+          ASSERT_KEEL_OK(ranks.synchronize(rank));
+          EXPECT_EQ(ranks.download(rank, results[rank], 2 * bytes),
+                    sums(3, 0, count) + sent[(rank + 2) % 3]);
+        }
+      }
+    }
+  }
+}
+
 // Memory of the caller, with the same addresses on CPU devices.
 TEST(CollectiveBuffers, MemoryTheCallerHasRegisteredServesOnACpuDevice) {
   keel_device cpu;

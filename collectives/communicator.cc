@@ -34,6 +34,20 @@ Status tell_failure(Team& team, uint32_t rank, const Status& own) {
   }
 }
 
+// The allocations that |context| falls back to, while an operation runs.
+class KeptScope {
+ public:
+  KeptScope(RankContext& context, const KeptAllocations& allocations) : context_(context) {
+    context_.kept = &allocations;
+  }
+  ~KeptScope() { context_.kept = nullptr; }
+  KeptScope(const KeptScope&) = delete;
+  KeptScope& operator=(const KeptScope&) = delete;
+
+ private:
+  RankContext& context_;
+};
+
 // Whether peers may run the operation within their calls, and wait for this rank.
 bool is_awaited(const Operation& operation) {
   return operation.posted && operation.request.algorithm != Algorithm::kEager;
@@ -371,6 +385,7 @@ Status Communicator::run(Operation& operation) {
     }
     if (team().segment().failed()) return team().segment().failure_status();
   }
+  const KeptScope kept(context_, operation.allocations);
   return runner_.run(operation.request, ready, operation.entry, wait_context, operation.posted,
                      operation.sides);
 }

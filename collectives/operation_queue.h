@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collectives/flight/recorder.h"
+#include "collectives/kept_allocations.h"
 #include "collectives/operation.h"
 #include "collectives/rank_context.h"
 #include "core/event.h"
@@ -33,7 +34,8 @@ struct HeldStream final : public RefCounted {
 
 struct Operation {
   Request request;
-  Ref<EventRecord> ready;  // empty: the buffers are ready when its turn comes
+  KeptAllocations allocations;  // around the request's buffers, unless |posted|
+  Ref<EventRecord> ready;       // empty: the buffers are ready when its turn comes
   Ref<HeldStream> hold;
   FlightRecorder::Entry* entry = nullptr;
   std::optional<uint64_t> posted;  // sequence number, if the call itself has published it

@@ -97,7 +97,7 @@ Status RankContext::locate_side(const void* pointer, uint64_t bytes, bool publis
   out_side->buffer.device = static_cast<char*>(const_cast<void*>(pointer));
   out_side->staged = true;
   Allocation allocation;
-  const bool is_allocated = device_->memory().find(pointer, &allocation);
+  bool is_allocated = device_->memory().find(pointer, &allocation);
   const bool is_registered =
       !is_allocated && device_->host_registrations().has_same_address(pointer, bytes);
   if (is_registered) {
@@ -115,6 +115,8 @@ Status RankContext::locate_side(const void* pointer, uint64_t bytes, bool publis
     return {};
   }
   if (!has_alias_) return {};
+  // Freed by the caller after the call.
+  if (!is_allocated && kept != nullptr) is_allocated = kept->find(pointer, &allocation);
   if (!is_allocated || allocation.host_alias == nullptr) {
     return failure(KEEL_INVALID_ARGUMENT, "{}: {} was freed while a collective used it",
                    device_->name(), pointer);

@@ -14,6 +14,7 @@
 #include "collectives/bridge/device_reduction.h"
 #include "collectives/bridge/operation_statistics.h"
 #include "collectives/bridge/staging_pipeline.h"
+#include "collectives/kept_allocations.h"
 #include "collectives/operation.h"
 #include "collectives/priority_arbiter.h"
 #include "collectives/reduce.h"
@@ -112,6 +113,9 @@ class RankContext {
   DeviceReduction& device_reduction();
   // Whether the last eligible operation was reduced on the device.
   bool sums_on_device = false;
+
+  // Allocations of the running operation, or null; see KeptAllocations.
+  const KeptAllocations* kept = nullptr;
 
   // Locates the |bytes| at |pointer|. |published|: the peers read some of the bytes. |attachable|:
   // the peers read whole ranges, once.

@@ -5,34 +5,56 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 
+#include "core/status.h"
+
 namespace keel {
 
-// The ranges passed to keel_host_register and not yet to keel_host_unregister. Thread-safe.
+// The ranges passed to keel_host_register and not yet to keel_host_unregister. Ranges may nest,
+// overlap, repeat and adjoin: the plugin pins each byte once, for as long as any registration
+// covers the byte. Thread-safe.
 class HostRegistrations {
  public:
-  // |device_pointer|: the device's address of |pointer|; NULL if the device has none.
-  void add(void* pointer, uint64_t size, const void* device_pointer);
-  void remove(void* pointer);
+  // Pins |size| bytes with the plugin; |*out_device_pointer|: the device's address, NULL if none.
+  using Pin = std::function<Status(void* pointer, uint64_t size, void** out_device_pointer)>;
+  using Unpin = std::function<Status(void* pointer)>;
+
+  // Registers a range, and pins the parts that no earlier registration covers. On a failure of
+  // |pin| nothing is registered.
+  Status add(void* pointer, uint64_t size, const Pin& pin, const Unpin& unpin);
+  // Takes back the latest registration that begins at |pointer|; KEEL_INVALID_ARGUMENT if none
+  // does. Returns the first failure of |unpin|; the registration is gone all the same.
+  Status remove(void* pointer, const Unpin& unpin);
   // Returns whether [pointer, pointer + size) lies in registered memory with the same address on
-  // the device, as on CPU devices; the range may then be passed in place of device memory. Each
-  // thread caches the last two matching ranges, so that operations on them take no lock.
+  // the device, as on CPU devices; the range may then be passed in place of device memory, also
+  // across adjacent registrations. Each thread caches the last two matching ranges, so that
+  // operations on them take no lock.
   bool has_same_address(const void* pointer, uint64_t size) const;
   // Changes with every registration and unregistration.
   uint64_t state() const { return state_.load(std::memory_order_acquire); }
 
  private:
   struct Range {
-    uint64_t size;
-    bool same_address;
+    uintptr_t end;
+    uint32_t registrations;     // that overlap the range
+    bool same_address = false;  // of pinned ranges
   };
+  using Ranges = std::map<uintptr_t, Range>;  // by begin; disjoint
 
+  // Makes a range of each part of [begin, end) that |ranges| does not cover.
+  static Ranges gaps(const Ranges& ranges, uintptr_t begin, uintptr_t end);
+  // Splits the covered range around |at|, so that one begins there. With |mutex_| held.
+  void split(uintptr_t at);
   void change();  // with |mutex_| held
 
-  mutable std::mutex mutex_;
-  std::map<uintptr_t, Range> ranges_;  // by start address
+  std::mutex changes_;  // serialises add() and remove(); held while the plugin pins and unpins
+  mutable std::mutex mutex_;                           // a leaf: protects all below
+  std::multimap<uintptr_t, uintptr_t> registrations_;  // begin, end
+  Ranges covered_;                                     // split where a registration begins or ends
+  Ranges pinned_;  // each by one call of the plugin; may outlive the registration that caused it
   // Unique among the states of all devices; 0 if nothing was ever registered.
   std::atomic<uint64_t> state_{0};
 };

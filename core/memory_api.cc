@@ -59,6 +59,12 @@ template <typename FindDevice>
   });
 }
 
+Status unpin_host(Device& device, void* pointer) {
+  const keel_memory_table* const table = device.memory_table();
+  if (!KEEL_HAS(keel_memory_table, table, host_unregister)) return {};
+  return device.check(table->host_unregister(device.native(), pointer), "memory.host_unregister");
+}
+
 }  // namespace
 
 keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint64_t size,
@@ -179,21 +185,21 @@ keel_status keel_host_register(keel_device device, void* pointer, uint64_t size)
       return failure(KEEL_UNSUPPORTED, "{} cannot pin host memory of the caller", found->name());
     }
     keel::PinnedSegmentCache::get().yield(*found, pointer, size);
-    void* device_pointer = nullptr;
-    KEEL_RETURN_IF_ERROR(
-        found->check(table->host_register(found->native(), pointer, size, &device_pointer),
-                     "memory.host_register"));
+    KEEL_RETURN_IF_ERROR(found->host_registrations().add(
+        pointer, size,
+        [&](void* at, uint64_t bytes, void** out_device_pointer) {
+          return found->check(table->host_register(found->native(), at, bytes, out_device_pointer),
+                              "memory.host_register");
+        },
+        [&](void* at) { return unpin_host(*found, at); }));
+    if (!keel::validation::enabled()) return {};
     try {
-      found->host_registrations().add(pointer, size, device_pointer);
-      if (keel::validation::enabled()) {
-        keel::validation::note_registration(*found, pointer, size);
-      }
+      keel::validation::note_registration(*found, pointer, size);
     } catch (const std::bad_alloc&) {
       // After a failed registration the caller has nothing to unregister.
-      found->host_registrations().remove(pointer);
-      if (KEEL_HAS(keel_memory_table, table, host_unregister)) {
-        table->host_unregister(found->native(), pointer);
-      }
+      found->host_registrations()
+          .remove(pointer, [&](void* at) { return unpin_host(*found, at); })
+          .ok();
       return Status::no_memory();
     }
     return {};
@@ -210,9 +216,8 @@ keel_status keel_host_unregister(keel_device device, void* pointer) {
         !KEEL_HAS(keel_memory_table, table, host_unregister)) {
       return failure(KEEL_UNSUPPORTED, "{} cannot pin host memory of the caller", found->name());
     }
-    KEEL_RETURN_IF_ERROR(
-        found->check(table->host_unregister(found->native(), pointer), "memory.host_unregister"));
-    found->host_registrations().remove(pointer);
+    KEEL_RETURN_IF_ERROR(found->host_registrations().remove(
+        pointer, [&](void* at) { return unpin_host(*found, at); }));
     if (keel::validation::enabled()) keel::validation::forget_registration(*found, pointer);
     return {};
   });
