@@ -244,7 +244,7 @@ keel_status keel_event_elapsed(keel_event start, keel_event end, uint64_t* out_n
         return failure(KEEL_INVALID_ARGUMENT, "{} was created without KEEL_EVENT_TIMING", name);
       }
       WakeList wake;
-      const Status status = record->query(wake);
+      const Status status = record->query_by_host(wake);
       advance_all(wake);
       return status;
     };

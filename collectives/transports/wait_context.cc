@@ -14,7 +14,7 @@ Status WaitContext::wait_slice(const Ref<EventRecord>& record, bool* out_is_over
   if (*out_is_over) return status;
   // A record that failed at its own deadline also returns KEEL_TIMED_OUT; query() distinguishes it.
   WakeList wake;
-  Status known = record->query(wake);
+  Status known = record->query_by_host(wake);
   advance_all(wake);
   *out_is_over = known.code() != KEEL_NOT_READY;
   return *out_is_over ? known : status;

@@ -88,6 +88,7 @@ struct Point {
   std::condition_variable changed;
   keel_status status = KEEL_NOT_READY;
   int waits_queued = 0;
+  bool queried = false;  // read only with the setting "late_queries"
   std::vector<std::pair<keel_notify_fn, void*>> callbacks;
 
   void complete(keel_status with) {
@@ -424,7 +425,10 @@ keel_status event_record(keel_plugin_event* handle, keel_plugin_stream* stream) 
 keel_status event_query(keel_plugin_event* handle) {
   const Event& event = object<Event>(handle);
   std::lock_guard lock(event.point->mutex);
-  return event.point->status;
+  // A device whose work ends between two queries.
+  const bool is_late = event.device.instance.setting("late_queries") != 0 && !event.point->queried;
+  event.point->queried = true;
+  return is_late ? KEEL_NOT_READY : event.point->status;
 }
 
 keel_status event_wait(keel_plugin_event* handle, int64_t timeout_ns) {
@@ -579,10 +583,10 @@ constexpr keel_kernel_table kKernelTable = {
 keel_status create_instance(const keel_instance_settings* settings,
                             keel_plugin_instance** out_instance) {
   constexpr std::array kKeys = {
-      "devices",        "no_notify",  "no_alias",      "no_fill",    "no_pinned", "no_pageable",
-      "no_peer",        "no_kernels", "memory",        "lose_at",    "fail_open", "fail_copy_at",
-      "refuse_copy_at", "unbacked",   "max_alloc",     "pci_bus",    "pci_style", "uuid",
-      "numa",           "long_texts", "refuse_events", "lose_notify"};
+      "devices",        "no_notify",  "no_alias",     "no_fill",       "no_pinned",  "no_pageable",
+      "no_peer",        "no_kernels", "memory",       "lose_at",       "fail_open",  "fail_copy_at",
+      "refuse_copy_at", "unbacked",   "late_queries", "max_alloc",     "pci_bus",    "pci_style",
+      "uuid",           "numa",       "long_texts",   "refuse_events", "lose_notify"};
   return kit::guard([&] {
     auto instance = std::make_unique<Instance>();
     instance->settings["devices"] = 2;

@@ -118,6 +118,24 @@ TEST_P(RaceTest, AnEventOrders) {
   EXPECT_TRUE(clean());
 }
 
+TEST_P(RaceTest, AnElapsedTimeOrders) {
+  keel_event start = {};
+  keel_event end = {};
+  ASSERT_KEEL_OK(keel_event_create(KEEL_EVENT_TIMING, &start));
+  ASSERT_KEEL_OK(keel_event_create(KEEL_EVENT_TIMING, &end));
+  ASSERT_KEEL_OK(keel_event_record(start, a_));
+  ASSERT_KEEL_OK(fill_x(a_));
+  ASSERT_KEEL_OK(keel_event_record(end, a_));
+  uint64_t elapsed = 0;
+  keel_status status = KEEL_NOT_READY;
+  while (status == KEEL_NOT_READY) status = keel_event_elapsed(start, end, &elapsed);
+  ASSERT_KEEL_OK(status);
+  ASSERT_KEEL_OK(copy(b_, y_, x_));
+  EXPECT_TRUE(clean());
+  EXPECT_KEEL_OK(keel_event_destroy(start));
+  EXPECT_KEEL_OK(keel_event_destroy(end));
+}
+
 TEST_P(RaceTest, AnEventOfBeforeTheWriteDoesNot) {
   const keel_event early = record(a_);
   ASSERT_KEEL_OK(fill_x(a_));
