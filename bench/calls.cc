@@ -33,8 +33,9 @@ void add_two_vectors() {
   const Stream stream(cpu);
   const auto x = Buffer::of<float>(cpu, 1024);
   const auto y = Buffer::of<float>(cpu, 1024);
-  op(stream, KEEL_OP_ADD, {x.tensor<float>({1024}), x.tensor<float>({1024})},
-     {y.tensor<float>({1024})});
+  ops::add(
+      stream,
+      {.a = x.tensor<float>({1024}), .b = x.tensor<float>({1024}), .c = y.tensor<float>({1024})});
   stream.synchronize();
 }
 

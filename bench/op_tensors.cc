@@ -59,7 +59,7 @@ keel_tensor OpTensors::packed(const keel_tensor& b) {
   const int64_t n = KEEL_PACKED_EXTENT(b.shape[1]);
   const std::vector<char> zeroes(static_cast<size_t>(k * n) * (b.dtype == KEEL_FLOAT32 ? 4 : 2));
   const keel_tensor tensor = add(b.dtype, {k, n}, zeroes.data(), zeroes.size() / size_t(k * n));
-  op(stream_, KEEL_OP_PACK_WEIGHTS, {b}, {tensor}, {0});
+  ops::pack_weights(stream_, {.b = b, .packed = tensor});
   stream_.synchronize();
   return tensor;
 }

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "cli/command.h"
-#include "ops/case_builder.h"
+#include "ops/testing/case_builder.h"
 
 namespace keel::cli {
 namespace {
@@ -142,7 +142,7 @@ const Schema& find_op(const std::string& name) {
 
 std::vector<Case> representative_cases(const Schema& schema) {
   std::vector<std::optional<Case>> best(schema.dtypes.size());
-  for (Case& each : schema.cases()) {
+  for (Case& each : ops::edge_cases(schema.op)) {
     std::optional<Case>& chosen = best[each.combination];
     if (is_ordinary(each) && (!chosen || is_better(each, *chosen))) chosen = std::move(each);
   }

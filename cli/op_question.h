@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/cases.h"
 #include "ops/schema.h"
+#include "ops/testing/cases.h"
 
 namespace keel::cli {
 

@@ -7,8 +7,8 @@
 
 #include "cli/command.h"
 #include "cli/op_question.h"
-#include "ops/cases.h"
 #include "ops/schema.h"
+#include "ops/testing/cases.h"
 
 namespace keel::cli {
 namespace {

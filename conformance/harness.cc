@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "conformance/levels.h"
-#include "ops/case_data.h"
+#include "ops/testing/case_data.h"
 
 namespace keel::conformance {
 

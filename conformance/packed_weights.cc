@@ -7,8 +7,8 @@
 #include <keel/plugin_kit.hpp>
 
 #include "conformance/op_calls.h"
-#include "ops/case_builder.h"
-#include "ops/reference.h"
+#include "ops/testing/case_builder.h"
+#include "ops/testing/reference.h"
 
 namespace keel::conformance {
 namespace {

@@ -12,11 +12,11 @@
 #include "conformance/emulated_libraries.h"
 #include "conformance/harness.h"
 #include "conformance/packed_weights.h"
-#include "ops/case_builder.h"
-#include "ops/case_data.h"
-#include "ops/cases.h"
-#include "ops/reference.h"
 #include "ops/schema.h"
+#include "ops/testing/case_builder.h"
+#include "ops/testing/case_data.h"
+#include "ops/testing/cases.h"
+#include "ops/testing/reference.h"
 
 namespace keel::conformance {
 
@@ -130,7 +130,8 @@ class OpRun {
     if (!schema_.inputs[index].packed) return data_.input(index);
     if (packed_.empty()) {
       const keel_tensor& a = *data_.call().inputs[0];
-      const int64_t k = a.shape[data_.call().attributes[0].i != 0 ? 0 : 1];
+      const auto attributes = kit::attributes<keel_op_packed_matmul_attributes>(data_.call());
+      const int64_t k = a.shape[attributes.trans_a != 0 ? 0 : 1];
       packed_ = pack(stream_, *data_.call().inputs[index], data_.input(index), k,
                      data_.call().outputs[0]->shape[1]);
     }
@@ -195,7 +196,8 @@ class OpRun {
   // |view| is in device memory. The device's own product must read the packed weights from it.
   void check_packed(uint32_t index, const keel_tensor& view, const std::string& name) {
     const keel_tensor& b = *data_.call().inputs[0];
-    const bool trans_b = data_.call().attributes[0].i != 0;
+    const bool trans_b =
+        kit::attributes<keel_op_pack_weights_attributes>(data_.call()).trans_b != 0;
     const int64_t k = b.shape[trans_b ? 1 : 0];
     const int64_t n = b.shape[trans_b ? 0 : 1];
     const std::vector<double> got = unpack(stream_, view, k, n);

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "ops/owned_call.h"
-#include "ops/reference.h"
+#include "ops/testing/reference.h"
 
 namespace keel::emulator {
 namespace {
@@ -25,7 +25,7 @@ Work work_of(const keel_op_call& call) {
   for (uint32_t o = 0; o < call.output_count; ++o) work.bytes += bytes_of(*call.outputs[o]);
   // All operators except matmul are memory-bound on every existing chip.
   if (call.op == KEEL_OP_MATMUL && kit::element_count(*call.outputs[0]) != 0) {
-    const bool transposed = call.attributes[0].i != 0;
+    const bool transposed = kit::attributes<keel_op_matmul_attributes>(call).trans_a != 0;
     const auto k = static_cast<double>(call.inputs[0]->shape[transposed ? 0 : 1]);
     work.flops = 2 * k * static_cast<double>(kit::element_count(*call.outputs[0]));
     work.dtype = kit::dtype_name(call.inputs[0]->dtype);

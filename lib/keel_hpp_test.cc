@@ -336,9 +336,9 @@ TEST_F(KeelHpp, MatmulWithAndWithoutBias) {
   const keel_tensor ta = a.tensor<float>({2, 3});
   const keel_tensor tb = b.tensor<float>({3, 2});
   const keel_tensor tc = c.tensor<float>({2, 2});
-  keel::op(stream, KEEL_OP_MATMUL, {ta, tb, nullptr}, {tc}, {0, 0, 1, 0, 0});
+  keel::ops::matmul(stream, {.a = ta, .b = tb, .c = tc});
   stream.download(plain, c);
-  keel::op(stream, KEEL_OP_MATMUL, {ta, tb, bias.tensor<float>({2})}, {tc}, {0, 0, 1, 0, 0});
+  keel::ops::matmul(stream, {.a = ta, .b = tb, .bias = bias.tensor<float>({2}), .c = tc});
   stream.download(biased, c);
   stream.synchronize();
   EXPECT_EQ(plain, (std::vector<float>{58, 64, 139, 154}));
@@ -379,8 +379,9 @@ TEST_F(KeelHpp, CallThatDoesNotFitItsSchemaIsThrown) {
   keel::Stream stream(device_);
   const auto a = keel::Buffer::of<float>(device_, 4);
   EXPECT_EQ(thrown_by([&] {
-              keel::op(stream, KEEL_OP_ADD, {a.tensor<float>({4}), a.tensor<float>({2})},
-                       {a.tensor<float>({4})});
+              keel::ops::add(stream, {.a = a.tensor<float>({4}),
+                                      .b = a.tensor<float>({2}),
+                                      .c = a.tensor<float>({4})});
             }),
             KEEL_INVALID_ARGUMENT);
 }

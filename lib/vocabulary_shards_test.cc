@@ -76,8 +76,10 @@ class VocabularyShards : public testing::TestWithParam<keel_dtype> {
                      static_cast<uint64_t>(kTokens) * row_bytes(GetParam()));
     keel_tensor table = table_.tensor(GetParam(), {shard.rows, kWidth});
     table.byte_offset = static_cast<uint64_t>(shard.first) * row_bytes(GetParam());
-    keel::op(stream, KEEL_OP_EMBEDDING, {table, tokens_.tensor<int32_t>({kTokens})},
-             {out.tensor(GetParam(), {kTokens, kWidth})}, {shard.first});
+    keel::ops::embedding(stream, {.table = table,
+                                  .indices = tokens_.tensor<int32_t>({kTokens}),
+                                  .out = out.tensor(GetParam(), {kTokens, kWidth}),
+                                  .first = shard.first});
     return out;
   }
 
@@ -85,9 +87,10 @@ class VocabularyShards : public testing::TestWithParam<keel_dtype> {
   keel::Buffer add_up(const keel::Buffer& gradient, const Shard& shard) {
     keel::Buffer sums(device_, KEEL_MEMORY_DEVICE,
                       static_cast<uint64_t>(shard.rows) * row_bytes(KEEL_FLOAT32));
-    keel::op(stream_, KEEL_OP_EMBEDDING_BACKWARD,
-             {gradient.tensor(GetParam(), {kTokens, kWidth}), tokens_.tensor<int32_t>({kTokens})},
-             {sums.tensor<float>({shard.rows, kWidth})}, {shard.first});
+    keel::ops::embedding_backward(stream_, {.dout = gradient.tensor(GetParam(), {kTokens, kWidth}),
+                                            .indices = tokens_.tensor<int32_t>({kTokens}),
+                                            .dtable = sums.tensor<float>({shard.rows, kWidth}),
+                                            .first = shard.first});
     return sums;
   }
 

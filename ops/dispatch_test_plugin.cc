@@ -111,7 +111,7 @@ keel_status op_run(keel_plugin_stream*, const keel_op_call* call, void* workspac
     const auto* x = kit::first_element<const float>(*call->inputs[0]);
     const auto* y = kit::first_element<const float>(*call->inputs[1]);
     auto* out = kit::first_element<float>(*call->outputs[0]);
-    const auto alpha = static_cast<float>(call->attributes[0].f);
+    const auto alpha = static_cast<float>(kit::attributes<keel_op_axpy_attributes>(*call).alpha);
     for (int64_t i = 0; i < kit::element_count(*call->outputs[0]); ++i) {
       out[i] = alpha * x[i] + y[i];
     }

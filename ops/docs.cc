@@ -17,7 +17,7 @@ The reference of Keel's operators for callers and kernel authors: shapes, attrib
 error bounds, and each backend's kernels.
 
 `keel ops list --markdown > docs/operators.md` generates the page from the table of operators
-(`ops/schema_*.cc`) and from the backends' answers; tests compare the page with both.
+(`ops/table/operators.py`) and from the backends' answers; tests compare the page with both.
 
 Rules for all operators:
 
@@ -31,7 +31,8 @@ Rules for all operators:
 - **Memory.** Tensors are memory of the stream's device. A CPU device also accepts memory registered
   with the device (`keel_host_register`): a GPU's pinned memory, or the caller's own, so that an
   optimizer updates its state in place.
-- **Attributes.** The caller passes all attributes, by position; floats are float64.
+- **Attributes.** Named calls (`keel/ops.hpp`, `keel/op_calls.h`) name them and have the defaults;
+  `keel_op_call` holds all of them, in the order of the tables; floats are float64.
 - **Overlap.** An output overlaps no other tensor, with one exception: the output may be exactly an
   input (same address, same layout) that the output's row names after "may be". Keel compares spans
   of memory, from the first element to the last.

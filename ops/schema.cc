@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/schema.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <keel/plugin_kit.hpp>
@@ -262,6 +263,19 @@ bool check_tensors(const keel_op_call& call, const Schema& schema, Check check, 
 }
 
 }  // namespace
+
+const Schema* find_schema(std::string_view name) {
+  for (const Schema* schema : schemas()) {
+    if (schema->name == name) return schema;
+  }
+  return nullptr;
+}
+
+bool has_packed(const Schema& schema) {
+  const auto is_packed = [](const auto& tensor) { return tensor.packed; };
+  return std::ranges::any_of(schema.inputs, is_packed) ||
+         std::ranges::any_of(schema.outputs, is_packed);
+}
 
 bool refuse(const keel_op_call& call, CheckError* error, const char* format, ...) {
   const Schema* schema = find_schema(call.op);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operators of Keel, one row per operator. The checks of every call, docs/operators.md and the
-// conformance cases derive from the rows. Stateless and thread-safe.
+// The operators of Keel, one row per operator, from ops/table/operators.py. The checks of every
+// call, docs/operators.md and the conformance cases derive from the rows. Stateless and
+// thread-safe.
 #ifndef KEEL_OPS_SCHEMA_H_
 #define KEEL_OPS_SCHEMA_H_
 
@@ -9,12 +10,8 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 namespace keel::ops {
-
-struct Case;      // ops/cases.h
-class Workspace;  // ops/reference_workspace.h
 
 inline constexpr uint32_t kMaxInputs = 8;
 inline constexpr uint32_t kMaxOutputs = 3;
@@ -87,10 +84,6 @@ struct Schema {
   // returns false. Dtypes, ranks <= 8, extents >= 0 and the range of each attribute have been
   // checked.
   bool (*check_shapes)(const keel_op_call& call, CheckError* error);
-  // The operator's edge cases, deterministic and in a fixed order.
-  std::vector<Case> (*cases)();
-  // Computes the float64 reference into the outputs of |w|.
-  void (*reference)(Workspace& w);
 };
 
 // All rows, in the order of their operator numbers.

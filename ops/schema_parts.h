@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts shared by schema rows of several families: tolerances, short names of dtypes, tensors. In
-// tolerances, u = 2^-24 is half the distance of float32 neighbours at 1.
+// The tolerances of the table of operators. u = 2^-24 is half the distance of float32 neighbours
+// at 1.
 #ifndef KEEL_OPS_SCHEMA_PARTS_H_
 #define KEEL_OPS_SCHEMA_PARTS_H_
 
@@ -34,18 +34,14 @@ constexpr Tolerance few_roundings(double error) {
 constexpr Tolerance transcendental(double error) {
   return {kFlush, 0x1p-22, 0x1p-18, error};
 }
-inline constexpr Tolerance kTranscendental = transcendental(kErrorFloat32);
-
-inline constexpr keel_dtype kNone = KEEL_DTYPE_INVALID;
-inline constexpr keel_dtype f32 = KEEL_FLOAT32;
-inline constexpr keel_dtype f16 = KEEL_FLOAT16;
-inline constexpr keel_dtype bf16 = KEEL_BFLOAT16;
-inline constexpr keel_dtype i32 = KEEL_INT32;
-
-inline constexpr InputSpec kUnaryInputs[] = {{"x", "any"}};
-inline constexpr OutputSpec kUnaryInPlaceOutputs[] = {{"y", "as x", 0b1}};
-inline constexpr AttributeSpec kAlphaAttributes[] = {
-    {"alpha", AttributeKind::kFloat, 1, -kInfinity, kInfinity, "the factor of x"}};
+// An optimizer's update: some ten roundings and a square root.
+constexpr Tolerance update(double error) {
+  return {kFlush, 0x1p-22, 0x1p-20, error};
+}
+// A sum of any number of terms.
+constexpr Tolerance long_sum(double error) {
+  return {kFlush, 0x1p-23, 0x1p-20, error};
+}
 
 }  // namespace keel::ops
 

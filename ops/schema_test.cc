@@ -12,9 +12,9 @@
 #include <sstream>
 #include <string>
 
-#include "ops/case_data.h"
-#include "ops/cases.h"
 #include "ops/docs.h"
+#include "ops/testing/case_data.h"
+#include "ops/testing/cases.h"
 
 namespace keel::ops {
 namespace {

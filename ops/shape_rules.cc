@@ -35,7 +35,7 @@ bool integer_range(keel_dtype dtype, double* out_minimum, double* out_beyond) {
 // table that starts at 0 may be longer: rows beyond int32 are never read.
 bool has_range(const keel_op_call& call, CheckError* error, int64_t rows) {
   constexpr int64_t kIndices = int64_t{1} << 31;
-  const int64_t first = call.attributes[0].i;
+  const int64_t first = kit::attributes<keel_op_embedding_attributes>(call).first;
   if (first == 0 || rows <= kIndices - first) return true;
   return refuse(call, error, "attribute first: %lld and %lld rows from there on reach beyond 2^31",
                 static_cast<long long>(first), static_cast<long long>(rows));
@@ -47,7 +47,7 @@ bool check_fill(const keel_op_call& call, CheckError* error) {
   double minimum = 0;
   double beyond = 0;
   if (!integer_range(call.outputs[0]->dtype, &minimum, &beyond)) return true;
-  const double value = call.attributes[0].f;
+  const double value = kit::attributes<keel_op_fill_attributes>(call).value;
   if (value >= minimum && std::trunc(value) < beyond) return true;
   return refuse(call, error, "attribute value: %g does not fit %s", value,
                 kit::dtype_name(call.outputs[0]->dtype));
@@ -74,7 +74,7 @@ bool check_sum(const keel_op_call& call, CheckError* error) {
   const keel_tensor& x = *call.inputs[0];
   const keel_tensor& y = *call.outputs[0];
   if (!has_rank(call, error, "input x", x, 2)) return false;
-  switch (call.attributes[0].i) {
+  switch (kit::attributes<keel_op_sum_attributes>(call).axis) {
     case 0:
       return has_shape(call, error, "output y", y, {x.shape[1]});
     case 1:
@@ -90,8 +90,8 @@ bool check_matmul(const keel_op_call& call, CheckError* error) {
   if (!has_rank(call, error, "input a", a, 2) || !has_rank(call, error, "input b", b, 2)) {
     return false;
   }
-  const bool trans_a = call.attributes[0].i != 0;
-  const bool trans_b = call.attributes[1].i != 0;
+  const bool trans_a = kit::attributes<keel_op_matmul_attributes>(call).trans_a != 0;
+  const bool trans_b = kit::attributes<keel_op_matmul_attributes>(call).trans_b != 0;
   const int64_t m = a.shape[trans_a ? 1 : 0];
   const int64_t k = a.shape[trans_a ? 0 : 1];
   const int64_t n = b.shape[trans_b ? 0 : 1];

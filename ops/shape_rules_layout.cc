@@ -10,7 +10,8 @@ namespace keel::ops {
 bool check_transpose(const keel_op_call& call, CheckError* error) {
   const keel_tensor& x = *call.inputs[0];
   const keel_tensor& y = *call.outputs[0];
-  const auto order = static_cast<uint64_t>(call.attributes[0].i);
+  const auto order =
+      static_cast<uint64_t>(kit::attributes<keel_op_transpose_attributes>(call).order);
   uint32_t named = 0;  // one bit per axis of x
   int64_t shape[KEEL_MAX_RANK] = {};
   for (uint32_t axis = 0; axis < x.rank; ++axis) {

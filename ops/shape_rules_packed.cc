@@ -23,7 +23,7 @@ bool is_packed(const keel_op_call& call, CheckError* error, const char* argument
 bool check_pack_weights(const keel_op_call& call, CheckError* error) {
   const keel_tensor& b = *call.inputs[0];
   if (!has_rank(call, error, "input b", b, 2)) return false;
-  const bool trans_b = call.attributes[0].i != 0;
+  const bool trans_b = kit::attributes<keel_op_pack_weights_attributes>(call).trans_b != 0;
   return is_packed(call, error, "output packed", *call.outputs[0], b.shape[trans_b ? 1 : 0],
                    b.shape[trans_b ? 0 : 1]);
 }
@@ -34,7 +34,7 @@ bool check_packed_matmul(const keel_op_call& call, CheckError* error) {
   if (!has_rank(call, error, "input a", a, 2) || !has_rank(call, error, "output c", c, 2)) {
     return false;
   }
-  const bool trans_a = call.attributes[0].i != 0;
+  const bool trans_a = kit::attributes<keel_op_packed_matmul_attributes>(call).trans_a != 0;
   const int64_t m = a.shape[trans_a ? 1 : 0];
   const int64_t k = a.shape[trans_a ? 0 : 1];
   const int64_t n = c.shape[1];

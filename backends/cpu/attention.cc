@@ -106,8 +106,8 @@ Problem Problem::of(const Stream& stream, const keel_op_call& call, uint32_t cu_
                      k.shape[0],
                      q.shape[1],
                      k.shape[1],
-                     static_cast<float>(call.attributes[0].f),
-                     call.attributes[1].i != 0,
+                     static_cast<float>(kit::attributes<keel_op_attention_attributes>(call).scale),
+                     kit::attributes<keel_op_attention_attributes>(call).causal != 0,
                      static_cast<Window*>(workspace)};
   if (call.inputs[cu_seqlens] != nullptr) {
     problem.cu_seqlens_q = address<const int32_t>(stream, *call.inputs[cu_seqlens]);

@@ -37,46 +37,10 @@ Element* address(const Stream& stream, const keel_tensor& tensor) {
 // Returns NULL for an operator without a kernel in this backend.
 const Operator* find_operator(keel_op_id op);
 
-extern const Operator kFillOperator;
-extern const Operator kCastOperator;
-extern const Operator kAddOperator;
-extern const Operator kScaleOperator;
-extern const Operator kAxpyOperator;
-extern const Operator kSumOperator;
-extern const Operator kMatmulOperator;
-extern const Operator kGeluOperator;
-extern const Operator kGeluBackwardOperator;
-extern const Operator kEmbeddingOperator;
-extern const Operator kEmbeddingBackwardOperator;
-extern const Operator kCrossEntropyOperator;
-extern const Operator kCrossEntropyBackwardOperator;
-extern const Operator kAdamwOperator;
-// ops_norm.cc
-extern const Operator kLayerNormOperator;
-extern const Operator kLayerNormBackwardOperator;
-extern const Operator kRmsNormOperator;
-extern const Operator kRmsNormBackwardOperator;
-extern const Operator kSoftmaxOperator;
-extern const Operator kSoftmaxBackwardOperator;
-extern const Operator kAttentionOperator;
-extern const Operator kAttentionBackwardOperator;
-extern const Operator kAttentionMergeOperator;
-extern const Operator kBatchedMatmulOperator;
-extern const Operator kPackWeightsOperator;
-extern const Operator kPackedMatmulOperator;
-extern const Operator kSumOfSquaresOperator;
-extern const Operator kClipOperator;
-extern const Operator kCrossEntropyShardOperator;
-extern const Operator kCrossEntropyShardBackwardOperator;
-extern const Operator kSwigluOperator;
-extern const Operator kSwigluBackwardOperator;
-extern const Operator kBiasGeluOperator;
-extern const Operator kBiasGeluBackwardOperator;
-extern const Operator kRopeOperator;
-extern const Operator kDropoutAddOperator;
-extern const Operator kDropoutBackwardOperator;
-extern const Operator kTransposeOperator;
-extern const Operator kCastScaledOperator;
+// kFillOperator, kCastOperator, ...: one per operator of keel/ops.h, in the source of its family.
+#define KEEL_DECLARE_OPERATOR(NUMBER, name, Name) extern const Operator k##Name##Operator;
+KEEL_FOR_EACH_OP(KEEL_DECLARE_OPERATOR)
+#undef KEEL_DECLARE_OPERATOR
 
 }  // namespace keel::cpu
 

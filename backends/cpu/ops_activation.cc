@@ -54,7 +54,7 @@ OpSupport gelu_query(const keel_op_call& call) {
 }
 
 void gelu_run(Stream& stream, const keel_op_call& call, void*) {
-  const bool erf = call.attributes[0].i != 0;
+  const bool erf = kit::attributes<keel_op_gelu_attributes>(call).form == KEEL_GELU_FORM_ERF;
   const ReadFloats x = read(stream, call.inputs[0]);
   const WrittenFloats y = written(stream, *call.outputs[0]);
   enqueue_blocks(stream, kit::element_count(*call.outputs[0]), [=](int64_t first, int64_t count) {
@@ -70,7 +70,8 @@ OpSupport gelu_backward_query(const keel_op_call& call) {
 }
 
 void gelu_backward_run(Stream& stream, const keel_op_call& call, void*) {
-  const bool erf = call.attributes[0].i != 0;
+  const bool erf =
+      kit::attributes<keel_op_gelu_backward_attributes>(call).form == KEEL_GELU_FORM_ERF;
   const ReadFloats x = read(stream, call.inputs[0]);
   const ReadFloats dy = read(stream, call.inputs[1]);
   const WrittenFloats dx = written(stream, *call.outputs[0]);
@@ -138,7 +139,7 @@ OpSupport bias_gelu_query(const keel_op_call& call) {
 }
 
 void bias_gelu_run(Stream& stream, const keel_op_call& call, void*) {
-  const bool erf = call.attributes[0].i != 0;
+  const bool erf = kit::attributes<keel_op_bias_gelu_attributes>(call).form == KEEL_GELU_FORM_ERF;
   const ReadFloats x = read(stream, call.inputs[0]);
   const ReadFloats bias = read(stream, call.inputs[1]);
   const WrittenFloats y = written(stream, *call.outputs[0]);
@@ -158,7 +159,8 @@ OpSupport bias_gelu_backward_query(const keel_op_call& call) {
 }
 
 void bias_gelu_backward_run(Stream& stream, const keel_op_call& call, void*) {
-  const bool erf = call.attributes[0].i != 0;
+  const bool erf =
+      kit::attributes<keel_op_bias_gelu_backward_attributes>(call).form == KEEL_GELU_FORM_ERF;
   const ReadFloats x = read(stream, call.inputs[0]);
   const ReadFloats bias = read(stream, call.inputs[1]);
   const ReadFloats dy = read(stream, call.inputs[2]);

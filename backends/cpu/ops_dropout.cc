@@ -19,10 +19,11 @@ constexpr int64_t kPiece = int64_t{1} << 16;
 static_assert(kPiece % 4 == 0 && kBlock % 4 == 0);
 
 kernels::DropoutMask mask_of(const keel_op_call& call) {
-  enum { kP, kSeed, kOffset };
-  const double p = call.attributes[kP].f;
-  return {.key = static_cast<uint64_t>(call.attributes[kSeed].i),
-          .offset = static_cast<uint64_t>(call.attributes[kOffset].i),
+  // dropout_backward has the same.
+  const auto attributes = kit::attributes<keel_op_dropout_add_attributes>(call);
+  const double p = attributes.p;
+  return {.key = static_cast<uint64_t>(attributes.seed),
+          .offset = static_cast<uint64_t>(attributes.offset),
           .threshold = static_cast<uint32_t>(std::ldexp(p, 32)),
           .factor = static_cast<float>(1 / (1 - p))};
 }

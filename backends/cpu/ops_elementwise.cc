@@ -105,7 +105,8 @@ void fill_run(Stream& stream, const keel_op_call& call, void*) {
   const uint32_t element = kit::dtype_size(y.dtype);
   const uint64_t size = static_cast<uint64_t>(kit::element_count(y)) * element;
   if (size == 0) return;
-  const uint64_t pattern = fill_pattern(y.dtype, call.attributes[0].f);
+  const uint64_t pattern =
+      fill_pattern(y.dtype, kit::attributes<keel_op_fill_attributes>(call).value);
   stream.device().fill(stream, address<void>(stream, y), &pattern, element, size);
 }
 
@@ -165,7 +166,7 @@ OpSupport scale_query(const keel_op_call& call) {
 }
 
 void scale_run(Stream& stream, const keel_op_call& call, void*) {
-  const auto alpha = static_cast<float>(call.attributes[0].f);
+  const auto alpha = static_cast<float>(kit::attributes<keel_op_scale_attributes>(call).alpha);
   const keel_dtype dtype = call.outputs[0]->dtype;
   if (is_16_bit(dtype)) {
     const auto* const x = address<const uint16_t>(stream, *call.inputs[0]);
@@ -191,7 +192,7 @@ OpSupport axpy_query(const keel_op_call& call) {
 }
 
 void axpy_run(Stream& stream, const keel_op_call& call, void*) {
-  const auto alpha = static_cast<float>(call.attributes[0].f);
+  const auto alpha = static_cast<float>(kit::attributes<keel_op_axpy_attributes>(call).alpha);
   const auto* const y = address<const float>(stream, *call.inputs[1]);
   auto* const out = address<float>(stream, *call.outputs[0]);
   if (call.inputs[0]->dtype == KEEL_BFLOAT16) {
@@ -219,21 +220,21 @@ OpSupport adamw_query(const keel_op_call& call) {
 }
 
 void adamw_run(Stream& stream, const keel_op_call& call, void*) {
-  const keel_attribute* const attributes = call.attributes;
-  const double beta1 = attributes[1].f;
-  const double beta2 = attributes[2].f;
-  const auto step = static_cast<double>(attributes[5].i);
+  const auto attributes = kit::attributes<keel_op_adamw_attributes>(call);
+  const double beta1 = attributes.beta1;
+  const double beta2 = attributes.beta2;
+  const auto step = static_cast<double>(attributes.step);
   const kernels::AdamwFactors factors = {
-      .grad_scale = static_cast<float>(attributes[6].f),
+      .grad_scale = static_cast<float>(attributes.grad_scale),
       .beta1 = static_cast<float>(beta1),
       .one_minus_beta1 = static_cast<float>(1.0 - beta1),
       .beta2 = static_cast<float>(beta2),
       .one_minus_beta2 = static_cast<float>(1.0 - beta2),
       .m_correction = static_cast<float>(1.0 / (1.0 - std::pow(beta1, step))),
       .v_correction = static_cast<float>(1.0 / (1.0 - std::pow(beta2, step))),
-      .epsilon = static_cast<float>(attributes[3].f),
-      .learning_rate = static_cast<float>(attributes[0].f),
-      .weight_decay = static_cast<float>(attributes[4].f),
+      .epsilon = static_cast<float>(attributes.eps),
+      .learning_rate = static_cast<float>(attributes.lr),
+      .weight_decay = static_cast<float>(attributes.weight_decay),
   };
   const auto* const p = address<const float>(stream, *call.inputs[0]);
   const auto* const m = address<const float>(stream, *call.inputs[2]);

@@ -23,7 +23,7 @@ void embedding_run(Stream& stream, const keel_op_call& call, void*) {
   auto* const out = address<char>(stream, *call.outputs[0]);
   const int64_t count = kit::element_count(*call.inputs[1]);
   const int64_t rows = shape.shape[0];
-  const int64_t first = call.attributes[0].i;
+  const int64_t first = kit::attributes<keel_op_embedding_attributes>(call).first;
   const int64_t row_bytes = shape.shape[1] * kit::dtype_size(shape.dtype);
   if (row_bytes == 0) return;
   const int64_t piece = std::max<int64_t>(1, kPieceBytes / row_bytes);
@@ -66,7 +66,7 @@ void embedding_backward_run(Stream& stream, const keel_op_call& call, void*) {
   const int64_t count = kit::element_count(*call.inputs[1]);
   const int64_t rows = call.outputs[0]->shape[0];
   const int64_t width = call.outputs[0]->shape[1];
-  const int64_t first = call.attributes[0].i;
+  const int64_t first = kit::attributes<keel_op_embedding_backward_attributes>(call).first;
   if (rows == 0 || width == 0) return;
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
     // One range per core, since each range scans all indices; a small call stays on one core.

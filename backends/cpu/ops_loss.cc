@@ -20,7 +20,8 @@ using kernels::WrittenFloats;
 
 OpSupport sum_query(const keel_op_call& call) {
   const bool runs =
-      is_dense_float_call(call) && (call.attributes[0].i == -1 || call.inputs[0]->rank == 2);
+      is_dense_float_call(call) &&
+      (kit::attributes<keel_op_sum_attributes>(call).axis == -1 || call.inputs[0]->rank == 2);
   return {runs ? "sum" : nullptr};
 }
 
@@ -82,7 +83,7 @@ void sum_run(Stream& stream, const keel_op_call& call, void*) {
   const ReadFloats x = read(stream, &tensor);
   const WrittenFloats y = written(stream, *call.outputs[0]);
   const int64_t count = kit::element_count(tensor);
-  const int64_t axis = call.attributes[0].i;
+  const int64_t axis = kit::attributes<keel_op_sum_attributes>(call).axis;
   if (axis == -1 || (axis == 1 && tensor.shape[0] == 1)) {
     stream.enqueue([=](ThreadPool& pool) -> keel_status {
       y.put(0, sum_all(pool, x, count));
@@ -178,7 +179,8 @@ void cross_entropy_backward_run(Stream& stream, const keel_op_call& call, void*)
   const auto* const labels = address<const int32_t>(stream, *call.inputs[1]);
   const auto* const log_sums = address<const float>(stream, *call.inputs[2]);
   const WrittenFloats gradient = written(stream, *call.outputs[0]);
-  const auto scale = static_cast<float>(call.attributes[0].f);
+  const auto scale =
+      static_cast<float>(kit::attributes<keel_op_cross_entropy_backward_attributes>(call).scale);
   const int64_t rows = call.inputs[0]->shape[0];
   const int64_t classes = call.inputs[0]->shape[1];
   stream.enqueue([=](ThreadPool& pool) -> keel_status {

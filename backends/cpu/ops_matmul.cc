@@ -33,8 +33,10 @@ bool describe(const keel_op_call& call, Tile* out_tile) {
   }
   Tile tile;
   Product& product = tile.product;
-  const bool transposed_a = call.attributes[0].i != 0;
-  const bool transposed_b = call.attributes[1].i != 0;
+  // The first attributes of matmul are those of batched_matmul.
+  const auto attributes = kit::attributes<keel_op_batched_matmul_attributes>(call);
+  const bool transposed_a = attributes.trans_a != 0;
+  const bool transposed_b = attributes.trans_b != 0;
   if (!describe_matrix(a, transposed_a, &product.a) ||
       !describe_matrix(b, transposed_b, &product.b) ||
       !describe_matrix(c, /*transposed=*/false, &product.c) || product.c.transposed) {
@@ -43,13 +45,15 @@ bool describe(const keel_op_call& call, Tile* out_tile) {
   product.m = c.shape[0];
   product.n = c.shape[1];
   product.k = a.shape[transposed_a ? 0 : 1];
-  product.alpha = static_cast<float>(call.attributes[2].f);
-  product.beta = static_cast<float>(call.attributes[3].f);
+  product.alpha = static_cast<float>(attributes.alpha);
+  product.beta = static_cast<float>(attributes.beta);
   tile.dtype = a.dtype;
   tile.c_dtype = c.dtype;
   if (bias != nullptr) tile.bias_dtype = bias->dtype;
-  // batched_matmul has no such attribute.
-  if (call.attribute_count > 4) tile.activation = static_cast<Activation>(call.attributes[4].i);
+  if (call.op == KEEL_OP_MATMUL) {
+    tile.activation =
+        static_cast<Activation>(kit::attributes<keel_op_matmul_attributes>(call).activation);
+  }
   *out_tile = tile;
   return true;
 }

@@ -86,7 +86,7 @@ void layer_norm_run(Stream& stream, const keel_op_call& call, void*) {
   const WrittenFloats y = written(stream, *call.outputs[0]);
   auto* const mean = address<float>(stream, *call.outputs[1]);
   auto* const rstd = address<float>(stream, *call.outputs[2]);
-  const double eps = call.attributes[0].f;
+  const double eps = kit::attributes<keel_op_layer_norm_attributes>(call).eps;
   const Rows rows(*call.inputs[0]);
   const int64_t columns = rows.columns;
   // Inputs that are read several times are widened once: a row, unless kernels load its dtype
@@ -120,7 +120,7 @@ void rms_norm_run(Stream& stream, const keel_op_call& call, void*) {
   const ReadFloats gamma = read(stream, call.inputs[1]);
   const WrittenFloats y = written(stream, *call.outputs[0]);
   auto* const rstd = address<float>(stream, *call.outputs[1]);
-  const double eps = call.attributes[0].f;
+  const double eps = kit::attributes<keel_op_rms_norm_attributes>(call).eps;
   const Rows rows(*call.inputs[0]);
   const int64_t columns = rows.columns;
   enqueue_pieces(stream, rows, [=](int64_t first, int64_t last) {
@@ -229,8 +229,8 @@ void softmax_run(Stream& stream, const keel_op_call& call, void*) {
       mask_tensor == nullptr ? nullptr : address<const uint8_t>(stream, *mask_tensor);
   const int64_t mask_count = mask_tensor == nullptr ? 0 : kit::element_count(*mask_tensor);
   const WrittenFloats y = written(stream, *call.outputs[0]);
-  const auto scale = static_cast<float>(call.attributes[0].f);
-  const bool is_causal = call.attributes[1].i != 0;
+  const auto scale = static_cast<float>(kit::attributes<keel_op_softmax_attributes>(call).scale);
+  const bool is_causal = kit::attributes<keel_op_softmax_attributes>(call).causal != 0;
   const Rows rows(tensor);
   const int64_t columns = rows.columns;
   const int64_t height = tensor.shape[tensor.rank - 2];
@@ -251,7 +251,8 @@ void softmax_backward_run(Stream& stream, const keel_op_call& call, void*) {
   const ReadFloats y = read(stream, call.inputs[0]);
   const ReadFloats dy = read(stream, call.inputs[1]);
   const WrittenFloats dx = written(stream, *call.outputs[0]);
-  const auto scale = static_cast<float>(call.attributes[0].f);
+  const auto scale =
+      static_cast<float>(kit::attributes<keel_op_softmax_backward_attributes>(call).scale);
   const Rows rows(*call.inputs[0]);
   const int64_t columns = rows.columns;
   enqueue_rows(stream, rows, [=](int64_t row) {

@@ -116,7 +116,7 @@ void clip_run(Stream& stream, const keel_op_call& call, void*) {
   const keel_dtype dtype = call.inputs[0]->dtype;
   const int64_t size = kit::dtype_size(dtype);
   const int64_t count = kit::element_count(*call.inputs[0]);
-  const auto max_norm = static_cast<float>(call.attributes[0].f);
+  const auto max_norm = static_cast<float>(kit::attributes<keel_op_clip_attributes>(call).max_norm);
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
     // Read when the work runs: earlier work of the stream computes the value.
     const float factor = clip_factor(max_norm, *sum);

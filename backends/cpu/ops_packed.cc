@@ -16,13 +16,15 @@ constexpr int64_t kPieceElements = int64_t{1} << 16;
 
 OpSupport pack_weights_query(const keel_op_call& call) {
   gemm::Matrix b;
-  if (!describe_matrix(*call.inputs[0], call.attributes[0].i != 0, &b)) return {};
+  if (!describe_matrix(*call.inputs[0],
+                       kit::attributes<keel_op_pack_weights_attributes>(call).trans_b != 0, &b))
+    return {};
   return {"pack_weights"};
 }
 
 void pack_weights_run(Stream& stream, const keel_op_call& call, void* workspace) {
   const keel_tensor& tensor = *call.inputs[0];
-  const bool trans_b = call.attributes[0].i != 0;
+  const bool trans_b = kit::attributes<keel_op_pack_weights_attributes>(call).trans_b != 0;
   const int64_t k = tensor.shape[trans_b ? 1 : 0];
   const int64_t n = tensor.shape[trans_b ? 0 : 1];
   const keel_dtype dtype = tensor.dtype;

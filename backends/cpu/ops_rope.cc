@@ -73,8 +73,8 @@ void rope_run(Stream& stream, const keel_op_call& call, void*) {
   const int64_t half = to.shape[2] / 2;
   const int64_t width = heads * 2 * half;  // of a token
   const int64_t rows = call.inputs[1]->shape[0];
-  const bool interleaved = call.attributes[0].i != 0;
-  const bool inverse = call.attributes[1].i != 0;
+  const bool interleaved = kit::attributes<keel_op_rope_attributes>(call).interleaved != 0;
+  const bool inverse = kit::attributes<keel_op_rope_attributes>(call).inverse != 0;
   if (width == 0) return;
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
     pool.parallel_for(

@@ -46,7 +46,7 @@ void cross_entropy_shard_run(Stream& stream, const keel_op_call& call, void*) {
   auto* const target = address<float>(stream, *call.outputs[2]);
   const int64_t rows = call.inputs[0]->shape[0];
   const int64_t entries = call.inputs[0]->shape[1];
-  const int64_t first = call.attributes[0].i;
+  const int64_t first = kit::attributes<keel_op_cross_entropy_shard_attributes>(call).first;
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
     pool.parallel_for(rows, rows_of_a_piece(entries), [=](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -75,8 +75,10 @@ void cross_entropy_shard_backward_run(Stream& stream, const keel_op_call& call, 
   const WrittenFloats gradient = written(stream, *call.outputs[0]);
   const int64_t rows = call.inputs[0]->shape[0];
   const int64_t entries = call.inputs[0]->shape[1];
-  const auto scale = static_cast<float>(call.attributes[0].f);
-  const int64_t first = call.attributes[1].i;
+  const auto scale = static_cast<float>(
+      kit::attributes<keel_op_cross_entropy_shard_backward_attributes>(call).scale);
+  const int64_t first =
+      kit::attributes<keel_op_cross_entropy_shard_backward_attributes>(call).first;
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
     pool.parallel_for(rows, rows_of_a_piece(entries), [=](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {

@@ -332,9 +332,10 @@ TEST_F(MatmulLibraryTest, ManyThreadsWithOnePlan) {
       stream.upload(a, ones);
       stream.upload(bias, biases);
       for (int i = 0; i < 20; ++i) {
-        op(stream, KEEL_OP_MATMUL,
-           {a.tensor<float>({8, 8}), a.tensor<float>({8, 8}), bias.tensor<float>({8})},
-           {c.tensor<float>({8, 8})}, {0, 0, 1.0, 0.0, 0});
+        ops::matmul(stream, {.a = a.tensor<float>({8, 8}),
+                             .b = a.tensor<float>({8, 8}),
+                             .bias = bias.tensor<float>({8}),
+                             .c = c.tensor<float>({8, 8})});
       }
       std::vector<float> got(64);
       stream.download(got, c);

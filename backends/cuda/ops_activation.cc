@@ -79,7 +79,9 @@ keel_status run_either(Stream& stream, const keel_op_call& call, const keel_tens
   arguments.out = address_of(*call.outputs[0]);
   arguments.count = static_cast<uint64_t>(kit::element_count(x));
   arguments.columns = bias == nullptr ? 0 : static_cast<uint64_t>(bias->shape[0]);
-  arguments.by_erf = call.attributes[0].i != 0 ? 1 : 0;
+  // The four operators have the same attribute.
+  arguments.by_erf =
+      kit::attributes<keel_op_gelu_attributes>(call).form == KEEL_GELU_FORM_ERF ? 1 : 0;
   // Without a bias all rows form one row, and columns stays 0.
   arguments.is_aligned =
       are_aligned(x, arguments.columns, {arguments.x, arguments.bias, arguments.dy, arguments.out});

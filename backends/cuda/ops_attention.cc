@@ -39,8 +39,8 @@ simt::AttentionProblem problem_of(const keel_op_call& call, uint32_t cu_seqlens)
           extent(q, 1),
           extent(k, 1),
           extent(q, 2),
-          static_cast<float>(call.attributes[0].f),
-          call.attributes[1].i != 0 ? 1U : 0U};
+          static_cast<float>(kit::attributes<keel_op_attention_attributes>(call).scale),
+          kit::attributes<keel_op_attention_attributes>(call).causal != 0 ? 1U : 0U};
 }
 
 // Kernels of one kind and dtype, for heads of up to 64, 128 and 256 elements.

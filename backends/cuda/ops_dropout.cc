@@ -13,9 +13,10 @@ constexpr uint64_t kLanes = 4;  // elements per thread and step if all is aligne
 
 keel_status run_dropout(Stream& stream, const keel_op_call& call, const keel_tensor* bias,
                         const keel_tensor* residual) {
-  enum { kP, kSeed, kOffset };
   const keel_tensor& x = *call.inputs[0];
-  const double p = call.attributes[kP].f;
+  // dropout_backward has the same.
+  const auto attributes = kit::attributes<keel_op_dropout_add_attributes>(call);
+  const double p = attributes.p;
   simt::DropoutArguments arguments = {};
   arguments.x = address_of(x);
   arguments.bias = address_or_none(bias);
@@ -24,8 +25,8 @@ keel_status run_dropout(Stream& stream, const keel_op_call& call, const keel_ten
   arguments.count = static_cast<uint64_t>(kit::element_count(x));
   if (arguments.count == 0) return KEEL_OK;
   arguments.columns = bias == nullptr ? 0 : static_cast<uint64_t>(bias->shape[0]);
-  arguments.seed = static_cast<uint64_t>(call.attributes[kSeed].i);
-  arguments.offset = static_cast<uint64_t>(call.attributes[kOffset].i);
+  arguments.seed = static_cast<uint64_t>(attributes.seed);
+  arguments.offset = static_cast<uint64_t>(attributes.offset);
   arguments.factor = static_cast<float>(1 / (1 - p));
   arguments.threshold = static_cast<uint32_t>(std::ldexp(p, 32));
   arguments.is_aligned = (arguments.x | arguments.residual | arguments.y) % 16 == 0 ? 1 : 0;

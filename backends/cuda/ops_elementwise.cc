@@ -72,7 +72,7 @@ keel_status run_fill(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& y = *call.outputs[0];
   const uint64_t bytes = kit::span_bytes(y);
   if (bytes == 0) return KEEL_OK;
-  const double value = call.attributes[0].f;
+  const double value = kit::attributes<keel_op_fill_attributes>(call).value;
   char pattern[8] = {};
   switch (y.dtype) {
     case KEEL_FLOAT32:
@@ -154,7 +154,7 @@ bool supports_scale(const keel_op_call& call) {
 keel_status run_scale(Stream& stream, const keel_op_call& call, void*) {
   return run_usual(stream, call,
                    choose(call, KernelId::scale_f32, KernelId::scale_f16, KernelId::scale_bf16),
-                   call.attributes[0].f);
+                   kit::attributes<keel_op_scale_attributes>(call).alpha);
 }
 
 bool supports_axpy(const keel_op_call& call) {
@@ -164,7 +164,7 @@ bool supports_axpy(const keel_op_call& call) {
 keel_status run_axpy(Stream& stream, const keel_op_call& call, void*) {
   const bool is_f32 = call.inputs[0]->dtype == f32;
   return run_usual(stream, call, is_f32 ? KernelId::axpy_f32 : KernelId::axpy_bf16,
-                   call.attributes[0].f);
+                   kit::attributes<keel_op_axpy_attributes>(call).alpha);
 }
 
 // ---- adamw -----------------------------------------------------------------------
@@ -176,11 +176,10 @@ bool supports_adamw(const keel_op_call& call) {
 }
 
 keel_status run_adamw(Stream& stream, const keel_op_call& call, void*) {
-  enum { kLr, kBeta1, kBeta2, kEps, kWeightDecay, kStep, kGradScale };
-  const keel_attribute* const attributes = call.attributes;
-  const double beta1 = attributes[kBeta1].f;
-  const double beta2 = attributes[kBeta2].f;
-  const auto step = static_cast<double>(attributes[kStep].i);
+  const auto attributes = kit::attributes<keel_op_adamw_attributes>(call);
+  const double beta1 = attributes.beta1;
+  const double beta2 = attributes.beta2;
+  const auto step = static_cast<double>(attributes.step);
   simt::AdamwArguments arguments = {};
   arguments.p = address_of(*call.inputs[0]);
   arguments.g = address_of(*call.inputs[1]);
@@ -190,14 +189,14 @@ keel_status run_adamw(Stream& stream, const keel_op_call& call, void*) {
   arguments.m_out = address_of(*call.outputs[1]);
   arguments.v_out = address_of(*call.outputs[2]);
   arguments.count = static_cast<uint64_t>(kit::element_count(*call.outputs[0]));
-  arguments.learning_rate = static_cast<float>(attributes[kLr].f);
+  arguments.learning_rate = static_cast<float>(attributes.lr);
   arguments.beta1 = static_cast<float>(beta1);
   arguments.one_minus_beta1 = static_cast<float>(1.0 - beta1);
   arguments.beta2 = static_cast<float>(beta2);
   arguments.one_minus_beta2 = static_cast<float>(1.0 - beta2);
-  arguments.epsilon = static_cast<float>(attributes[kEps].f);
-  arguments.weight_decay = static_cast<float>(attributes[kWeightDecay].f);
-  arguments.grad_scale = static_cast<float>(attributes[kGradScale].f);
+  arguments.epsilon = static_cast<float>(attributes.eps);
+  arguments.weight_decay = static_cast<float>(attributes.weight_decay);
+  arguments.grad_scale = static_cast<float>(attributes.grad_scale);
   arguments.m_correction = static_cast<float>(1.0 / (1.0 - std::pow(beta1, step)));
   arguments.v_correction = static_cast<float>(1.0 / (1.0 - std::pow(beta2, step)));
   arguments.is_aligned = is_aligned({arguments.p, arguments.g, arguments.m, arguments.v,

@@ -19,10 +19,11 @@ keel_status run_embedding(Stream& stream, const keel_op_call& call, void*) {
                           : unit == 4 ? KernelId::embedding_4
                                       : KernelId::embedding_2;
   const auto count = static_cast<uint64_t>(out.shape[0]);
-  return launch(stream, kernel, blocks_for(stream, count, simt::kWarps),
-                simt::EmbeddingArguments{address_of(table), address_of(*call.inputs[1]),
-                                         address_of(out), static_cast<uint64_t>(table.shape[0]),
-                                         row_bytes / unit, count, call.attributes[0].i});
+  return launch(
+      stream, kernel, blocks_for(stream, count, simt::kWarps),
+      simt::EmbeddingArguments{address_of(table), address_of(*call.inputs[1]), address_of(out),
+                               static_cast<uint64_t>(table.shape[0]), row_bytes / unit, count,
+                               kit::attributes<keel_op_embedding_attributes>(call).first});
 }
 
 keel_status run_embedding_backward(Stream& stream, const keel_op_call& call, void*) {
@@ -41,7 +42,7 @@ keel_status run_embedding_backward(Stream& stream, const keel_op_call& call, voi
                 simt::EmbeddingBackwardArguments{
                     address_of(rows), address_of(*call.inputs[1]), address_of(table),
                     static_cast<uint64_t>(table.shape[0]), static_cast<uint64_t>(table.shape[1]),
-                    count, call.attributes[0].i});
+                    count, kit::attributes<keel_op_embedding_backward_attributes>(call).first});
 }
 
 }  // namespace

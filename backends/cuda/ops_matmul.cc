@@ -11,7 +11,12 @@ namespace {
 
 using simt::KernelId;
 
-enum { kTransA, kTransB, kAlpha, kBeta, kActivation };
+// Both products have these attributes; they are the first of matmul's.
+using ProductAttributes = keel_op_batched_matmul_attributes;
+
+int64_t activation_of(const keel_op_call& call) {
+  return kit::attributes<keel_op_matmul_attributes>(call).activation;
+}
 
 // Whether |tensor| is a matrix with contiguous rows.
 bool is_matrix(const keel_tensor& tensor, keel_dtype dtype) {
@@ -70,8 +75,9 @@ bool supports_matmul(const keel_op_call& call) {
 // The arguments of the product of |a| and |b|, without bias and activation.
 simt::MatmulArguments arguments_of(const keel_op_call& call, const keel_tensor& a,
                                    const keel_tensor& b, const keel_tensor& c) {
-  const bool trans_a = call.attributes[kTransA].i != 0;
-  const bool trans_b = call.attributes[kTransB].i != 0;
+  const auto attributes = kit::attributes<ProductAttributes>(call);
+  const bool trans_a = attributes.trans_a != 0;
+  const bool trans_b = attributes.trans_b != 0;
   simt::MatmulArguments arguments = {};
   arguments.a = address_of(a);
   arguments.b = address_of(b);
@@ -84,8 +90,8 @@ simt::MatmulArguments arguments_of(const keel_op_call& call, const keel_tensor& 
   arguments.b_row = trans_b ? 1 : row_stride(b);
   arguments.b_column = trans_b ? row_stride(b) : 1;
   arguments.c_row = row_stride(c);
-  arguments.alpha = static_cast<float>(call.attributes[kAlpha].f);
-  arguments.beta = static_cast<float>(call.attributes[kBeta].f);
+  arguments.alpha = static_cast<float>(attributes.alpha);
+  arguments.beta = static_cast<float>(attributes.beta);
   return arguments;
 }
 
@@ -96,7 +102,7 @@ keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
   if (kit::element_count(c) == 0) return KEEL_OK;
   simt::MatmulArguments arguments = arguments_of(call, a, *call.inputs[1], c);
   arguments.bias = bias == nullptr ? 0 : address_of(*bias);
-  arguments.activation = static_cast<uint32_t>(call.attributes[kActivation].i);
+  arguments.activation = static_cast<uint32_t>(activation_of(call));
   return launch(stream, kMatmul.of(a.dtype, c.dtype), static_cast<uint32_t>(tiles_of(c)),
                 arguments);
 }
@@ -165,19 +171,20 @@ struct LibraryCall {
 // BLAS does not read a and b, whatever their contents.
 bool product_of(const keel_op_call& call, const keel_tensor& a, const keel_tensor& b,
                 const keel_tensor& c, Product* out_product) {
-  const bool trans_a = call.attributes[kTransA].i != 0;
+  const auto attributes = kit::attributes<ProductAttributes>(call);
+  const bool trans_a = attributes.trans_a != 0;
   Product& product = *out_product;
   product = {};
   product.m = c.shape[0];
   product.n = c.shape[1];
   product.k = a.shape[trans_a ? 0 : 1];
   if (!is_counted(product.m) || !is_counted(product.n) || !is_counted(product.k)) return false;
-  if (static_cast<float>(call.attributes[kAlpha].f) == 0) return false;
+  if (static_cast<float>(attributes.alpha) == 0) return false;
   product.batch = 1;
   product.in = a.dtype;
   product.out = c.dtype;
   product.trans_a = trans_a;
-  product.trans_b = call.attributes[kTransB].i != 0;
+  product.trans_b = attributes.trans_b != 0;
   product.a_row = static_cast<int64_t>(row_stride(a));
   product.b_row = static_cast<int64_t>(row_stride(b));
   product.c_row = static_cast<int64_t>(row_stride(c));
@@ -196,8 +203,7 @@ bool split_matmul(const keel_op_call& call, LibraryCall* out_call) {
   const keel_tensor* const bias = bias_of(call);
   Product& product = out_call->product;
   if (!product_of(call, *call.inputs[0], *call.inputs[1], c, &product)) return false;
-  out_call->is_ended =
-      call.attributes[kActivation].i != 0 || (bias != nullptr && product.in != product.out);
+  out_call->is_ended = activation_of(call) != 0 || (bias != nullptr && product.in != product.out);
   out_call->sums_bytes = 0;
   if (!out_call->is_ended) {
     product.bias = bias != nullptr;
@@ -249,8 +255,10 @@ keel_status end_matmul(Stream& stream, const keel_op_call& call, const LibraryCa
   arguments.columns = static_cast<uint64_t>(split.product.n);
   arguments.sums_row = static_cast<uint64_t>(split.product.c_row);
   arguments.c_row = row_stride(c);
-  arguments.beta = split.sums_bytes == 0 ? 0.0F : static_cast<float>(call.attributes[kBeta].f);
-  arguments.activation = static_cast<uint32_t>(call.attributes[kActivation].i);
+  arguments.beta = split.sums_bytes == 0
+                       ? 0.0F
+                       : static_cast<float>(kit::attributes<ProductAttributes>(call).beta);
+  arguments.activation = static_cast<uint32_t>(activation_of(call));
   const bool is_aligned = (arguments.columns | arguments.sums_row | arguments.c_row) % 4 == 0 &&
                           (arguments.sums | arguments.bias | arguments.c) % 16 == 0;
   arguments.is_aligned = is_aligned ? 1 : 0;
@@ -287,8 +295,9 @@ keel_status run_by_library(Stream& stream, const keel_op_call& call, void* works
   factors.b = pointer(call.inputs[1]);
   factors.bias = pointer(bias_of(call));
   factors.c = has_sums ? workspace : pointer(call.outputs[0]);
-  factors.alpha = static_cast<float>(call.attributes[kAlpha].f);
-  factors.beta = has_sums ? 0.0F : static_cast<float>(call.attributes[kBeta].f);
+  const auto attributes = kit::attributes<ProductAttributes>(call);
+  factors.alpha = static_cast<float>(attributes.alpha);
+  factors.beta = has_sums ? 0.0F : static_cast<float>(attributes.beta);
   void* const rest = has_sums ? static_cast<char*>(workspace) + split.sums_bytes : workspace;
   const keel_status status =
       stream.device().library_products().run(stream, split.product, factors, rest, out_ran);

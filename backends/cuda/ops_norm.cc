@@ -48,11 +48,11 @@ keel_status run_norm(Stream& stream, const keel_op_call& call, simt::Address bet
   const keel_tensor& x = *call.inputs[0];
   const Rows rows(x);
   if (rows.count == 0) return KEEL_OK;
-  return launch_rows(
-      stream, kNorm.of(x.dtype), rows,
-      simt::NormArguments{address_of(x), address_of(*call.inputs[1]), beta,
-                          address_of(*call.outputs[0]), mean, address_of(rstd), rows.count,
-                          rows.columns, static_cast<float>(call.attributes[0].f), 0});
+  const double eps = kit::attributes<keel_op_layer_norm_attributes>(call).eps;  // or rms_norm's
+  return launch_rows(stream, kNorm.of(x.dtype), rows,
+                     simt::NormArguments{address_of(x), address_of(*call.inputs[1]), beta,
+                                         address_of(*call.outputs[0]), mean, address_of(rstd),
+                                         rows.count, rows.columns, static_cast<float>(eps), 0});
 }
 
 keel_status run_layer_norm(Stream& stream, const keel_op_call& call, void*) {
@@ -159,20 +159,23 @@ keel_status run_softmax(Stream& stream, const keel_op_call& call, void*) {
   const uint64_t mask_rows = mask == nullptr ? 0 : Rows(*mask).count;
   return launch_rows(
       stream, kSoftmax.of(x.dtype), rows,
-      simt::SoftmaxArguments{address_of(x), address_or_none(mask), address_of(*call.outputs[0]),
-                             rows.count, rows.columns, static_cast<uint64_t>(x.shape[x.rank - 2]),
-                             mask_rows, static_cast<float>(call.attributes[0].f),
-                             static_cast<uint32_t>(call.attributes[1].i)});
+      simt::SoftmaxArguments{
+          address_of(x), address_or_none(mask), address_of(*call.outputs[0]), rows.count,
+          rows.columns, static_cast<uint64_t>(x.shape[x.rank - 2]), mask_rows,
+          static_cast<float>(kit::attributes<keel_op_softmax_attributes>(call).scale),
+          static_cast<uint32_t>(kit::attributes<keel_op_softmax_attributes>(call).causal)});
 }
 
 keel_status run_softmax_backward(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& y = *call.inputs[0];
   const Rows rows(y);
   if (rows.count == 0) return KEEL_OK;
-  return launch_rows(stream, kSoftmaxBackward.of(y.dtype), rows,
-                     simt::SoftmaxBackwardArguments{
-                         address_of(y), address_of(*call.inputs[1]), address_of(*call.outputs[0]),
-                         rows.count, rows.columns, static_cast<float>(call.attributes[0].f), 0});
+  return launch_rows(
+      stream, kSoftmaxBackward.of(y.dtype), rows,
+      simt::SoftmaxBackwardArguments{
+          address_of(y), address_of(*call.inputs[1]), address_of(*call.outputs[0]), rows.count,
+          rows.columns,
+          static_cast<float>(kit::attributes<keel_op_softmax_backward_attributes>(call).scale), 0});
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ keel_status run_clip(Stream& stream, const keel_op_call& call, void*) {
   arguments.sum_of_squares = address_of(*call.inputs[1]);
   arguments.g_out = address_of(*call.outputs[0]);
   arguments.count = static_cast<uint64_t>(kit::element_count(g));
-  arguments.max_norm = static_cast<float>(call.attributes[0].f);
+  arguments.max_norm = static_cast<float>(kit::attributes<keel_op_clip_attributes>(call).max_norm);
   arguments.is_aligned = arguments.g % 16 == 0 && arguments.g_out % 16 == 0 ? 1 : 0;
   if (arguments.count == 0) return KEEL_OK;
   const KernelId kernel = g.dtype == f32    ? KernelId::clip_f32

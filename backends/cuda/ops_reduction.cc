@@ -91,7 +91,7 @@ uint64_t unrounded_bytes(const keel_tensor& y) {
 
 uint64_t partial_bytes(const keel_op_call& call) {
   const keel_tensor& x = *call.inputs[0];
-  const int64_t axis = call.attributes[0].i;
+  const int64_t axis = kit::attributes<keel_op_sum_attributes>(call).axis;
   if (axis == 1) return 0;
   if (axis == 0) {
     const uint64_t slices = column_slices(extent(x, 0));
@@ -113,7 +113,7 @@ uint64_t sum_workspace(const keel_op_call& call) {
 keel_status sum_floats(Stream& stream, const keel_op_call& call, simt::Address sums,
                        simt::Address partials) {
   const keel_tensor& tensor = *call.inputs[0];
-  const int64_t axis = call.attributes[0].i;
+  const int64_t axis = kit::attributes<keel_op_sum_attributes>(call).axis;
   const auto count = static_cast<uint64_t>(kit::element_count(tensor));
   const uint64_t rows = extent(tensor, 0);
   const uint64_t columns = extent(tensor, 1);
@@ -204,11 +204,14 @@ keel_status run_cross_entropy_backward(Stream& stream, const keel_op_call& call,
   const uint64_t rows = extent(logits, 0);
   const uint64_t columns = extent(logits, 1);
   const LossKernels kernels = loss_kernels(logits.dtype);
-  return launch_rows(stream, kernels.backward_warp, kernels.backward_block, rows, columns,
-                     simt::CrossEntropyBackwardArguments{
-                         address_of(logits), address_of(*call.inputs[1]),
-                         address_of(*call.inputs[2]), address_of(*call.outputs[0]), rows, columns,
-                         static_cast<float>(call.attributes[0].f), 0});
+  return launch_rows(
+      stream, kernels.backward_warp, kernels.backward_block, rows, columns,
+      simt::CrossEntropyBackwardArguments{
+          address_of(logits), address_of(*call.inputs[1]), address_of(*call.inputs[2]),
+          address_of(*call.outputs[0]), rows, columns,
+          static_cast<float>(
+              kit::attributes<keel_op_cross_entropy_backward_attributes>(call).scale),
+          0});
 }
 
 }  // namespace

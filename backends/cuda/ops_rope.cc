@@ -20,13 +20,13 @@ keel_status run_rope(Stream& stream, const keel_op_call& call, void*) {
                                                      : KernelId::rope_f16;
   return launch(
       stream, kernel, blocks_for(stream, pairs, simt::kThreads * kLanes),
-      simt::RopeArguments{address_of(x), address_of(cosines), address_of(*call.inputs[2]),
-                          address_of(*call.inputs[3]), address_of(*call.outputs[0]),
-                          static_cast<uint64_t>(x.shape[0]), static_cast<uint64_t>(x.shape[1]),
-                          static_cast<uint64_t>(cosines.shape[1]),
-                          static_cast<uint64_t>(cosines.shape[0]),
-                          static_cast<uint32_t>(call.attributes[0].i),
-                          static_cast<uint32_t>(call.attributes[1].i)});
+      simt::RopeArguments{
+          address_of(x), address_of(cosines), address_of(*call.inputs[2]),
+          address_of(*call.inputs[3]), address_of(*call.outputs[0]),
+          static_cast<uint64_t>(x.shape[0]), static_cast<uint64_t>(x.shape[1]),
+          static_cast<uint64_t>(cosines.shape[1]), static_cast<uint64_t>(cosines.shape[0]),
+          static_cast<uint32_t>(kit::attributes<keel_op_rope_attributes>(call).interleaved),
+          static_cast<uint32_t>(kit::attributes<keel_op_rope_attributes>(call).inverse)});
 }
 
 }  // namespace

@@ -41,12 +41,13 @@ ShardKernels shard_kernels(keel_dtype dtype) {
 keel_status run_cross_entropy_shard(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& logits = *call.inputs[0];
   if (logits.shape[0] == 0) return KEEL_OK;
-  return launch_rows(stream, shard_kernels(logits.dtype).loss,
-                     simt::CrossEntropyShardArguments{
-                         address_of(logits), address_of(*call.inputs[1]),
-                         address_of(*call.outputs[0]), address_of(*call.outputs[1]),
-                         address_of(*call.outputs[2]), static_cast<uint64_t>(logits.shape[0]),
-                         static_cast<uint64_t>(logits.shape[1]), call.attributes[0].i});
+  return launch_rows(
+      stream, shard_kernels(logits.dtype).loss,
+      simt::CrossEntropyShardArguments{
+          address_of(logits), address_of(*call.inputs[1]), address_of(*call.outputs[0]),
+          address_of(*call.outputs[1]), address_of(*call.outputs[2]),
+          static_cast<uint64_t>(logits.shape[0]), static_cast<uint64_t>(logits.shape[1]),
+          kit::attributes<keel_op_cross_entropy_shard_attributes>(call).first});
 }
 
 keel_status run_cross_entropy_shard_backward(Stream& stream, const keel_op_call& call, void*) {
@@ -57,8 +58,11 @@ keel_status run_cross_entropy_shard_backward(Stream& stream, const keel_op_call&
       simt::CrossEntropyShardBackwardArguments{
           address_of(logits), address_of(*call.inputs[1]), address_of(*call.inputs[2]),
           address_of(*call.outputs[0]), static_cast<uint64_t>(logits.shape[0]),
-          static_cast<uint64_t>(logits.shape[1]), call.attributes[1].i,
-          static_cast<float>(call.attributes[0].f), 0});
+          static_cast<uint64_t>(logits.shape[1]),
+          kit::attributes<keel_op_cross_entropy_shard_backward_attributes>(call).first,
+          static_cast<float>(
+              kit::attributes<keel_op_cross_entropy_shard_backward_attributes>(call).scale),
+          0});
 }
 
 }  // namespace

@@ -4,48 +4,9 @@
 namespace keel::vulkan {
 
 const Op* find_op(keel_op_id id) {
-  static constexpr const Op* kOps[KEEL_OP_COUNT] = {
-      nullptr,
-      &kFillOp,
-      &kCastOp,
-      &kAddOp,
-      &kScaleOp,
-      &kAxpyOp,
-      &kSumOp,
-      &kMatmulOp,
-      &kGeluOp,
-      &kGeluBackwardOp,
-      &kEmbeddingOp,
-      &kEmbeddingBackwardOp,
-      &kCrossEntropyOp,
-      &kCrossEntropyBackwardOp,
-      &kAdamwOp,
-      &kLayerNormOp,
-      &kLayerNormBackwardOp,
-      &kRmsNormOp,
-      &kRmsNormBackwardOp,
-      &kSoftmaxOp,
-      &kSoftmaxBackwardOp,
-      &kSwigluOp,
-      &kSwigluBackwardOp,
-      &kBiasGeluOp,
-      &kBiasGeluBackwardOp,
-      &kRopeOp,
-      &kDropoutAddOp,
-      &kDropoutBackwardOp,
-      &kTransposeOp,
-      &kCastScaledOp,
-      &kAttentionOp,
-      &kAttentionBackwardOp,
-      &kAttentionMergeOp,
-      &kBatchedMatmulOp,
-      &kSumOfSquaresOp,
-      &kClipOp,
-      &kCrossEntropyShardOp,
-      &kCrossEntropyShardBackwardOp,
-      &kPackWeightsOp,
-      &kPackedMatmulOp,
-  };
+#define KEEL_OP_ENTRY(NUMBER, name, Name) &k##Name##Op,
+  static constexpr const Op* kOps[] = {nullptr, KEEL_FOR_EACH_OP(KEEL_OP_ENTRY)};
+#undef KEEL_OP_ENTRY
   return id < KEEL_OP_COUNT ? kOps[id] : nullptr;
 }
 

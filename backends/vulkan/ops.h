@@ -30,58 +30,10 @@ struct Op {
 // Returns NULL for an operator without a kernel in this backend.
 const Op* find_op(keel_op_id id);
 
-// ops_elementwise.cc
-extern const Op kFillOp;
-extern const Op kCastOp;
-extern const Op kAddOp;
-extern const Op kScaleOp;
-extern const Op kAxpyOp;
-extern const Op kGeluOp;
-extern const Op kGeluBackwardOp;
-extern const Op kAdamwOp;
-// ops_reduction.cc
-extern const Op kSumOp;
-extern const Op kCrossEntropyOp;
-extern const Op kCrossEntropyBackwardOp;
-// ops_embedding.cc
-extern const Op kEmbeddingOp;
-extern const Op kEmbeddingBackwardOp;
-// ops_matmul.cc
-extern const Op kMatmulOp;
-extern const Op kPackedMatmulOp;
-// ops_norm.cc
-extern const Op kLayerNormOp;
-extern const Op kLayerNormBackwardOp;
-extern const Op kRmsNormOp;
-extern const Op kRmsNormBackwardOp;
-extern const Op kSoftmaxOp;
-extern const Op kSoftmaxBackwardOp;
-// ops_attention.cc
-extern const Op kAttentionOp;
-extern const Op kAttentionBackwardOp;
-extern const Op kAttentionMergeOp;
-extern const Op kBatchedMatmulOp;
-// ops_optimizer.cc
-extern const Op kSumOfSquaresOp;
-extern const Op kClipOp;
-// ops_shard.cc
-extern const Op kCrossEntropyShardOp;
-extern const Op kCrossEntropyShardBackwardOp;
-// ops_activation.cc
-extern const Op kSwigluOp;
-extern const Op kSwigluBackwardOp;
-extern const Op kBiasGeluOp;
-extern const Op kBiasGeluBackwardOp;
-// ops_rope.cc
-extern const Op kRopeOp;
-// ops_dropout.cc
-extern const Op kDropoutAddOp;
-extern const Op kDropoutBackwardOp;
-// ops_layout.cc
-extern const Op kTransposeOp;
-extern const Op kPackWeightsOp;
-// ops_scaled.cc
-extern const Op kCastScaledOp;
+// kFillOp, kCastOp, ...: one per operator of keel/ops.h, in the source of its family.
+#define KEEL_DECLARE_OP(NUMBER, name, Name) extern const Op k##Name##Op;
+KEEL_FOR_EACH_OP(KEEL_DECLARE_OP)
+#undef KEEL_DECLARE_OP
 
 // ---- shared by the families --------------------------------------------------
 

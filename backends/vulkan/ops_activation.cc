@@ -40,14 +40,15 @@ keel_status run_forward(Stream& stream, const keel_op_call& call, const keel_ten
   struct {
     uint64_t x, bias, y;
     uint32_t count, span, columns, has_bias, by_erf;
-  } arguments = {address_of(*call.inputs[0]),
-                 address_or_none(bias),
-                 address_of(y),
-                 0,
-                 0,
-                 bias != nullptr ? static_cast<uint32_t>(bias->shape[0]) : 1u,
-                 bias != nullptr ? 1u : 0u,
-                 call.attributes[0].i != 0 ? 1u : 0u};
+  } arguments = {
+      address_of(*call.inputs[0]),
+      address_or_none(bias),
+      address_of(y),
+      0,
+      0,
+      bias != nullptr ? static_cast<uint32_t>(bias->shape[0]) : 1u,
+      bias != nullptr ? 1u : 0u,
+      kit::attributes<keel_op_gelu_attributes>(call).form == KEEL_GELU_FORM_ERF ? 1u : 0u};
   return run_elements(stream, stored_key(y.dtype, Shader::kBiasGelu, Shader::kBiasGelu16),
                       arguments, kit::element_count(y));
 }
@@ -58,15 +59,16 @@ keel_status run_backward(Stream& stream, const keel_op_call& call, const keel_te
   struct {
     uint64_t x, bias, dy, dx;
     uint32_t count, span, columns, has_bias, by_erf;
-  } arguments = {address_of(*call.inputs[0]),
-                 address_or_none(bias),
-                 address_of(dy),
-                 address_of(dx),
-                 0,
-                 0,
-                 bias != nullptr ? static_cast<uint32_t>(bias->shape[0]) : 1u,
-                 bias != nullptr ? 1u : 0u,
-                 call.attributes[0].i != 0 ? 1u : 0u};
+  } arguments = {
+      address_of(*call.inputs[0]),
+      address_or_none(bias),
+      address_of(dy),
+      address_of(dx),
+      0,
+      0,
+      bias != nullptr ? static_cast<uint32_t>(bias->shape[0]) : 1u,
+      bias != nullptr ? 1u : 0u,
+      kit::attributes<keel_op_gelu_backward_attributes>(call).form == KEEL_GELU_FORM_ERF ? 1u : 0u};
   return run_elements(stream,
                       stored_key(dx.dtype, Shader::kBiasGeluBackward, Shader::kBiasGeluBackward16),
                       arguments, kit::element_count(dx));

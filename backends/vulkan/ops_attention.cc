@@ -43,8 +43,9 @@ Arguments arguments_of(const keel_op_call& call, uint32_t cu_seqlens) {
   arguments.heads = extent(q, 1);
   arguments.kv_heads = extent(k, 1);
   arguments.width = extent(q, 2);
-  arguments.scale = static_cast<float>(call.attributes[0].f);
-  arguments.flags = (call.attributes[1].i != 0 ? 1U : 0U) | (is_packed ? 2U : 0U);
+  arguments.scale = static_cast<float>(kit::attributes<keel_op_attention_attributes>(call).scale);
+  arguments.flags = (kit::attributes<keel_op_attention_attributes>(call).causal != 0 ? 1U : 0U) |
+                    (is_packed ? 2U : 0U);
   return arguments;
 }
 

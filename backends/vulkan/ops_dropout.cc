@@ -10,10 +10,11 @@ namespace {
 
 keel_status run_dropout(Stream& stream, const keel_op_call& call, const keel_tensor* bias,
                         const keel_tensor* residual) {
-  enum { kP, kSeed, kOffset };
   const keel_tensor& y = *call.outputs[0];
   const int64_t elements = kit::element_count(y);
-  const double p = call.attributes[kP].f;
+  // dropout_backward has the same.
+  const auto attributes = kit::attributes<keel_op_dropout_add_attributes>(call);
+  const double p = attributes.p;
   struct {
     uint64_t x, bias, residual, y;
     uint64_t seed, offset;
@@ -23,8 +24,8 @@ keel_status run_dropout(Stream& stream, const keel_op_call& call, const keel_ten
                  address_or_none(bias),
                  address_or_none(residual),
                  address_of(y),
-                 static_cast<uint64_t>(call.attributes[kSeed].i),
-                 static_cast<uint64_t>(call.attributes[kOffset].i),
+                 static_cast<uint64_t>(attributes.seed),
+                 static_cast<uint64_t>(attributes.offset),
                  0,
                  0,
                  static_cast<uint32_t>(elements),

@@ -36,7 +36,7 @@ keel_status run_fill(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& y = *call.outputs[0];
   const uint64_t bytes = kit::span_bytes(y);
   if (bytes == 0) return KEEL_OK;
-  const double value = call.attributes[0].f;
+  const double value = kit::attributes<keel_op_fill_attributes>(call).value;
   char pattern[8] = {};
   switch (y.dtype) {
     case KEEL_FLOAT32:
@@ -112,7 +112,7 @@ keel_status run_scale(Stream& stream, const keel_op_call& call, void*) {
     uint32_t count, span;
     float alpha;
   } arguments = {address_of(*call.inputs[0]), address_of(*call.outputs[0]), 0, 0,
-                 static_cast<float>(call.attributes[0].f)};
+                 static_cast<float>(kit::attributes<keel_op_scale_attributes>(call).alpha)};
   return run_elements(stream, stored_key(call.inputs[0]->dtype, Shader::kScale, Shader::kScale16),
                       arguments, kit::element_count(*call.outputs[0]));
 }
@@ -127,7 +127,7 @@ keel_status run_axpy(Stream& stream, const keel_op_call& call, void*) {
                  address_of(*call.outputs[0]),
                  0,
                  0,
-                 static_cast<float>(call.attributes[0].f)};
+                 static_cast<float>(kit::attributes<keel_op_axpy_attributes>(call).alpha)};
   return run_elements(stream, stored_key(call.inputs[0]->dtype, Shader::kAxpy, Shader::kAxpy16),
                       arguments, kit::element_count(*call.outputs[0]));
 }
@@ -139,11 +139,10 @@ bool supports_adamw(const Device& device, const keel_op_call& call) {
 }
 
 keel_status run_adamw(Stream& stream, const keel_op_call& call, void*) {
-  enum { kLr, kBeta1, kBeta2, kEps, kWeightDecay, kStep, kGradScale };
-  const keel_attribute* attributes = call.attributes;
-  const double beta1 = attributes[kBeta1].f;
-  const double beta2 = attributes[kBeta2].f;
-  const auto step = static_cast<double>(attributes[kStep].i);
+  const auto attributes = kit::attributes<keel_op_adamw_attributes>(call);
+  const double beta1 = attributes.beta1;
+  const double beta2 = attributes.beta2;
+  const auto step = static_cast<double>(attributes.step);
   struct {
     uint64_t in[4], out[3];
     uint32_t count, span;
@@ -152,14 +151,14 @@ keel_status run_adamw(Stream& stream, const keel_op_call& call, void*) {
   } arguments = {};
   for (int i = 0; i < 4; ++i) arguments.in[i] = address_of(*call.inputs[i]);
   for (int i = 0; i < 3; ++i) arguments.out[i] = address_of(*call.outputs[i]);
-  arguments.lr = static_cast<float>(attributes[kLr].f);
+  arguments.lr = static_cast<float>(attributes.lr);
   arguments.beta1 = static_cast<float>(beta1);
   arguments.beta2 = static_cast<float>(beta2);
   arguments.one_minus_beta1 = static_cast<float>(1.0 - beta1);
   arguments.one_minus_beta2 = static_cast<float>(1.0 - beta2);
-  arguments.eps = static_cast<float>(attributes[kEps].f);
-  arguments.weight_decay = static_cast<float>(attributes[kWeightDecay].f);
-  arguments.grad_scale = static_cast<float>(attributes[kGradScale].f);
+  arguments.eps = static_cast<float>(attributes.eps);
+  arguments.weight_decay = static_cast<float>(attributes.weight_decay);
+  arguments.grad_scale = static_cast<float>(attributes.grad_scale);
   arguments.m_correction = static_cast<float>(1.0 / (1.0 - std::pow(beta1, step)));
   arguments.v_correction = static_cast<float>(1.0 / (1.0 - std::pow(beta2, step)));
   static_assert(sizeof(arguments) <= kPushConstantBytes);

@@ -37,7 +37,7 @@ keel_status run_embedding(Stream& stream, const keel_op_call& call, void*) {
                  dealt.span,
                  static_cast<uint32_t>(table.shape[1]),
                  static_cast<uint32_t>(table.shape[0]),
-                 static_cast<int32_t>(call.attributes[0].i)};
+                 static_cast<int32_t>(kit::attributes<keel_op_embedding_attributes>(call).first)};
   return stream.dispatch({shader}, &arguments, sizeof(arguments), dealt.groups);
 }
 
@@ -49,13 +49,14 @@ keel_status run_embedding_backward(Stream& stream, const keel_op_call& call, voi
     uint64_t dout, indices, dtable;
     uint32_t index_count, width, table_rows;
     int32_t first;
-  } arguments = {address_of(rows),
-                 address_of(*call.inputs[1]),
-                 address_of(table),
-                 static_cast<uint32_t>(call.inputs[1]->shape[0]),
-                 static_cast<uint32_t>(table.shape[1]),
-                 static_cast<uint32_t>(table.shape[0]),
-                 static_cast<int32_t>(call.attributes[0].i)};
+  } arguments = {
+      address_of(rows),
+      address_of(*call.inputs[1]),
+      address_of(table),
+      static_cast<uint32_t>(call.inputs[1]->shape[0]),
+      static_cast<uint32_t>(table.shape[1]),
+      static_cast<uint32_t>(table.shape[0]),
+      static_cast<int32_t>(kit::attributes<keel_op_embedding_backward_attributes>(call).first)};
   const PipelineKey key =
       rows.dtype == KEEL_FLOAT32
           ? PipelineKey{Shader::kEmbeddingBackward}

@@ -10,8 +10,6 @@ namespace keel::vulkan {
 
 namespace {
 
-enum { kTransA, kTransB, kAlpha, kBeta, kActivation };
-
 // Whether |tensor| is a matrix with contiguous rows and a row stride that fits 32 bits.
 bool is_matrix(const keel_tensor& tensor, keel_dtype dtype) {
   if (tensor.rank != 2 || tensor.dtype != dtype) return false;
@@ -109,8 +107,10 @@ struct Batch {
 keel_status run_products(Stream& stream, const keel_op_call& call, const keel_tensor& a,
                          const keel_tensor& b, const keel_tensor& c, const keel_tensor* bias,
                          const Batch& batch) {
-  const bool trans_a = call.attributes[kTransA].i != 0;
-  const bool trans_b = call.attributes[kTransB].i != 0;
+  // The first attributes of matmul are those of batched_matmul.
+  const auto attributes = kit::attributes<keel_op_batched_matmul_attributes>(call);
+  const bool trans_a = attributes.trans_a != 0;
+  const bool trans_b = attributes.trans_b != 0;
   Arguments arguments = {
       address_of(a),
       address_of(b),
@@ -122,15 +122,17 @@ keel_status run_products(Stream& stream, const keel_op_call& call, const keel_te
       row_stride(a),
       row_stride(b),
       row_stride(c),
-      static_cast<float>(call.attributes[kAlpha].f),
-      static_cast<float>(call.attributes[kBeta].f),
+      static_cast<float>(attributes.alpha),
+      static_cast<float>(attributes.beta),
       bias == nullptr ? 0U : 1U,
       0,
       0,
       batch.a,
       batch.b,
       batch.c,
-      batch.batched ? 0U : static_cast<uint32_t>(call.attributes[kActivation].i)};
+      batch.batched
+          ? 0U
+          : static_cast<uint32_t>(kit::attributes<keel_op_matmul_attributes>(call).activation)};
   const uint32_t batched = batch.batched ? 32U : 0U;
   const uint32_t variant = (trans_a ? 1U : 0U) | (trans_b ? 2U : 0U) |
                            (bias != nullptr || arguments.beta != 0.0F ? 4U : 0U) | batched;

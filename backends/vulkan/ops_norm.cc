@@ -44,7 +44,7 @@ keel_status run_norm(Stream& stream, const keel_op_call& call, void*) {
                  rows.columns,
                  has_mean ? 1u : 0u,
                  beta != nullptr ? 1u : 0u,
-                 static_cast<float>(call.attributes[0].f)};
+                 static_cast<float>(kit::attributes<keel_op_layer_norm_attributes>(call).eps)};
   return stream.dispatch(stored_key(call.inputs[0]->dtype, Shader::kNorm, Shader::kNorm16),
                          &arguments, sizeof(arguments), row_groups(stream, rows));
 }
@@ -178,8 +178,8 @@ keel_status run_softmax(Stream& stream, const keel_op_call& call, void*) {
                  static_cast<uint32_t>(x.shape[x.rank - 2]),
                  mask == 0 ? 0 : Rows(*call.inputs[1]).count,
                  static_cast<uint32_t>(mask % kWord),
-                 static_cast<uint32_t>(call.attributes[1].i),
-                 static_cast<float>(call.attributes[0].f)};
+                 static_cast<uint32_t>(kit::attributes<keel_op_softmax_attributes>(call).causal),
+                 static_cast<float>(kit::attributes<keel_op_softmax_attributes>(call).scale)};
   return stream.dispatch(stored_key(x.dtype, Shader::kSoftmax, Shader::kSoftmax16), &arguments,
                          sizeof(arguments), row_groups(stream, rows));
 }
@@ -191,12 +191,13 @@ keel_status run_softmax_backward(Stream& stream, const keel_op_call& call, void*
     uint64_t y, dy, dx;
     uint32_t rows, columns;
     float scale;
-  } arguments = {address_of(*call.inputs[0]),
-                 address_of(*call.inputs[1]),
-                 address_of(*call.outputs[0]),
-                 rows.count,
-                 rows.columns,
-                 static_cast<float>(call.attributes[0].f)};
+  } arguments = {
+      address_of(*call.inputs[0]),
+      address_of(*call.inputs[1]),
+      address_of(*call.outputs[0]),
+      rows.count,
+      rows.columns,
+      static_cast<float>(kit::attributes<keel_op_softmax_backward_attributes>(call).scale)};
   return stream.dispatch(
       stored_key(call.inputs[0]->dtype, Shader::kSoftmaxBackward, Shader::kSoftmaxBackward16),
       &arguments, sizeof(arguments), row_groups(stream, rows));

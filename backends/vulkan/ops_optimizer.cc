@@ -73,7 +73,7 @@ keel_status run_clip(Stream& stream, const keel_op_call& call, void*) {
                  address_of(*call.outputs[0]),
                  count,
                  dealt.span,
-                 static_cast<float>(call.attributes[0].f)};
+                 static_cast<float>(kit::attributes<keel_op_clip_attributes>(call).max_norm)};
   return stream.dispatch(key, &arguments, sizeof(arguments), dealt.groups);
 }
 

@@ -72,7 +72,7 @@ uint64_t unrounded_bytes(const keel_tensor& y) {
 
 uint64_t partial_bytes(const keel_op_call& call) {
   const keel_tensor& x = *call.inputs[0];
-  const int64_t axis = call.attributes[0].i;
+  const int64_t axis = kit::attributes<keel_op_sum_attributes>(call).axis;
   if (axis == 0) {
     const int64_t slices = column_slices(x.shape[0]);
     return slices == 1 ? 0 : static_cast<uint64_t>(slices * x.shape[1]) * sizeof(float);
@@ -93,7 +93,7 @@ uint64_t sum_workspace(const keel_op_call& call) {
 // Computes the float32 |sums| of x, which is not empty, using |partials|.
 keel_status sum_floats(Stream& stream, const keel_op_call& call, uint64_t sums, uint64_t partials) {
   const keel_tensor& tensor = *call.inputs[0];
-  const int64_t axis = call.attributes[0].i;
+  const int64_t axis = kit::attributes<keel_op_sum_attributes>(call).axis;
   const int64_t rows = tensor.shape[0];
   const int64_t columns = tensor.shape[1];
   Summand x = {address_of(tensor), tensor.dtype};
@@ -191,15 +191,16 @@ keel_status run_cross_entropy_backward(Stream& stream, const keel_op_call& call,
     uint64_t logits, labels, logsumexp, rests, dlogits;
     uint32_t count, span, columns;
     float scale;
-  } arguments = {address_of(logits),
-                 address_of(*call.inputs[1]),
-                 address_of(*call.inputs[2]),
-                 rests,
-                 address_of(*call.outputs[0]),
-                 count,
-                 dealt.span,
-                 static_cast<uint32_t>(logits.shape[1]),
-                 static_cast<float>(call.attributes[0].f)};
+  } arguments = {
+      address_of(logits),
+      address_of(*call.inputs[1]),
+      address_of(*call.inputs[2]),
+      rests,
+      address_of(*call.outputs[0]),
+      count,
+      dealt.span,
+      static_cast<uint32_t>(logits.shape[1]),
+      static_cast<float>(kit::attributes<keel_op_cross_entropy_backward_attributes>(call).scale)};
   return stream.dispatch(key, &arguments, sizeof(arguments), dealt.groups);
 }
 

@@ -25,8 +25,8 @@ keel_status run_rope(Stream& stream, const keel_op_call& call, void*) {
                  static_cast<uint32_t>(y.shape[1]),
                  static_cast<uint32_t>(table.shape[1]),
                  static_cast<int32_t>(table.shape[0]),
-                 static_cast<uint32_t>(call.attributes[0].i),
-                 call.attributes[1].i != 0 ? -1.0f : 1.0f};
+                 static_cast<uint32_t>(kit::attributes<keel_op_rope_attributes>(call).interleaved),
+                 kit::attributes<keel_op_rope_attributes>(call).inverse != 0 ? -1.0f : 1.0f};
   return run_elements(stream, stored_key(y.dtype, Shader::kRope, Shader::kRope16), arguments,
                       kit::element_count(y) / 2);
 }

@@ -14,14 +14,15 @@ keel_status run_cross_entropy_shard(Stream& stream, const keel_op_call& call, vo
     uint64_t logits, labels, max, sum_exp, target;
     uint32_t rows, columns;
     int32_t first;
-  } arguments = {address_of(logits),
-                 address_of(*call.inputs[1]),
-                 address_of(*call.outputs[0]),
-                 address_of(*call.outputs[1]),
-                 address_of(*call.outputs[2]),
-                 static_cast<uint32_t>(logits.shape[0]),
-                 static_cast<uint32_t>(logits.shape[1]),
-                 static_cast<int32_t>(call.attributes[0].i)};
+  } arguments = {
+      address_of(logits),
+      address_of(*call.inputs[1]),
+      address_of(*call.outputs[0]),
+      address_of(*call.outputs[1]),
+      address_of(*call.outputs[2]),
+      static_cast<uint32_t>(logits.shape[0]),
+      static_cast<uint32_t>(logits.shape[1]),
+      static_cast<int32_t>(kit::attributes<keel_op_cross_entropy_shard_attributes>(call).first)};
   // A workgroup processes a row and advances by the number of groups.
   const auto groups = static_cast<uint32_t>(
       std::min<int64_t>(logits.shape[0], stream.device().physical().max_workgroup_count));
@@ -47,8 +48,10 @@ keel_status run_cross_entropy_shard_backward(Stream& stream, const keel_op_call&
                  count,
                  dealt.span,
                  static_cast<uint32_t>(logits.shape[1]),
-                 static_cast<uint32_t>(call.attributes[1].i),
-                 static_cast<float>(call.attributes[0].f)};
+                 static_cast<uint32_t>(
+                     kit::attributes<keel_op_cross_entropy_shard_backward_attributes>(call).first),
+                 static_cast<float>(
+                     kit::attributes<keel_op_cross_entropy_shard_backward_attributes>(call).scale)};
   return stream.dispatch(key, &arguments, sizeof(arguments), dealt.groups);
 }
 

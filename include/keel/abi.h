@@ -43,6 +43,7 @@
 #ifndef KEEL_ABI_H_
 #define KEEL_ABI_H_
 
+#include <keel/ops.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -165,54 +166,6 @@ enum {
   KEEL_LOG_OFF = 5
 };
 
-/* Operators. A number is never reused; the schemas (inputs, outputs, attribute order, accumulation,
- * tolerance) are the rows of ops/schema_rows.h, printed in docs/operators.md. Operators that a
- * framework registers by name get numbers from KEEL_OP_CUSTOM_BASE up at run time. */
-typedef uint32_t keel_op_id;
-enum {
-  KEEL_OP_INVALID = 0,
-  KEEL_OP_FILL = 1,
-  KEEL_OP_CAST = 2,
-  KEEL_OP_ADD = 3,
-  KEEL_OP_SCALE = 4,
-  KEEL_OP_AXPY = 5,
-  KEEL_OP_SUM = 6,
-  KEEL_OP_MATMUL = 7,
-  KEEL_OP_GELU = 8,
-  KEEL_OP_GELU_BACKWARD = 9,
-  KEEL_OP_EMBEDDING = 10,
-  KEEL_OP_EMBEDDING_BACKWARD = 11,
-  KEEL_OP_CROSS_ENTROPY = 12,
-  KEEL_OP_CROSS_ENTROPY_BACKWARD = 13,
-  KEEL_OP_ADAMW = 14,
-  KEEL_OP_LAYER_NORM = 15,
-  KEEL_OP_LAYER_NORM_BACKWARD = 16,
-  KEEL_OP_RMS_NORM = 17,
-  KEEL_OP_RMS_NORM_BACKWARD = 18,
-  KEEL_OP_SOFTMAX = 19,
-  KEEL_OP_SOFTMAX_BACKWARD = 20,
-  KEEL_OP_SWIGLU = 21,
-  KEEL_OP_SWIGLU_BACKWARD = 22,
-  KEEL_OP_BIAS_GELU = 23,
-  KEEL_OP_BIAS_GELU_BACKWARD = 24,
-  KEEL_OP_ROPE = 25,
-  KEEL_OP_DROPOUT_ADD = 26,
-  KEEL_OP_DROPOUT_BACKWARD = 27,
-  KEEL_OP_TRANSPOSE = 28,
-  KEEL_OP_CAST_SCALED = 29,
-  KEEL_OP_ATTENTION = 30,
-  KEEL_OP_ATTENTION_BACKWARD = 31,
-  KEEL_OP_ATTENTION_MERGE = 32,
-  KEEL_OP_BATCHED_MATMUL = 33,
-  KEEL_OP_SUM_OF_SQUARES = 34,
-  KEEL_OP_CLIP = 35,
-  KEEL_OP_CROSS_ENTROPY_SHARD = 36,
-  KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD = 37,
-  KEEL_OP_PACK_WEIGHTS = 38,
-  KEEL_OP_PACKED_MATMUL = 39,
-  KEEL_OP_COUNT = 40,
-  KEEL_OP_CUSTOM_BASE = 0x10000
-};
 /* Extent of packed weights (KEEL_OP_PACK_WEIGHTS) for an extent of the weights: the next multiple
  * of 64, so that the panel sizes that chips read fastest divide it. */
 #define KEEL_PACKED_EXTENT(extent) (((extent) + 63) / 64 * 64)

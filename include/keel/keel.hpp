@@ -8,7 +8,7 @@
 //   auto x = keel::Buffer::of<float>(gpu, 1024);
 //   stream.upload(x, host_x);
 //   keel_tensor a = x.tensor<float>({32, 32});
-//   keel::op(stream, KEEL_OP_MATMUL, {a, a, nullptr}, {c}, {0, 0, 1.0, 0.0, 0});
+//   keel::ops::matmul(stream, {.a = a, .b = a, .c = c});
 //   stream.synchronize();
 //
 // Rules that hold for everything here, unless a comment says otherwise:
@@ -29,6 +29,7 @@
 #include <keel/error.hpp>
 #include <keel/module.hpp>
 #include <keel/op.hpp>
+#include <keel/ops.hpp>
 #include <keel/runtime.hpp>
 #include <keel/stream.hpp>
 #include <keel/tensor.hpp>

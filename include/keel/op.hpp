@@ -10,6 +10,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <keel/device.hpp>
 #include <keel/error.hpp>
@@ -64,41 +65,13 @@ class Attribute {
   bool is_float_;
 };
 
-namespace api_detail {
-
-// Bit i: attribute i of the operator is a float. Without the conversion, a float attribute written
-// as 1 instead of 1.0 would be read as 5e-324: the union has no tag.
-constexpr uint32_t float_attributes(keel_op_id op) {
-  switch (op) {
-    case KEEL_OP_FILL:
-    case KEEL_OP_SCALE:
-    case KEEL_OP_AXPY:
-    case KEEL_OP_CROSS_ENTROPY_BACKWARD:
-    case KEEL_OP_ATTENTION:
-    case KEEL_OP_ATTENTION_BACKWARD:
-    case KEEL_OP_CLIP:
-    case KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD:
-    case KEEL_OP_DROPOUT_ADD:
-    case KEEL_OP_DROPOUT_BACKWARD:
-      return 0b1;
-    case KEEL_OP_MATMUL:
-    case KEEL_OP_BATCHED_MATMUL:
-      return 0b1100;
-    case KEEL_OP_PACKED_MATMUL:
-      return 0b110;
-    case KEEL_OP_ADAMW:
-      return 0b1011111;
-    case KEEL_OP_LAYER_NORM:
-    case KEEL_OP_RMS_NORM:
-    case KEEL_OP_SOFTMAX:
-    case KEEL_OP_SOFTMAX_BACKWARD:
-      return 0b1;
-    default:
-      return 0;
-  }
-}
-
-}  // namespace api_detail
+// The arguments of one operator, with its number: the structs of keel/ops.hpp.
+template <typename Arguments>
+concept OperatorArguments = requires(const Arguments& arguments) {
+  { Arguments::kOp } -> std::convertible_to<keel_op_id>;
+  arguments.inputs();
+  arguments.outputs();
+};
 
 // One call of an operator of docs/operators.md, which owns its arrays of tensors and attributes:
 // build a call once, run it often, allocate never. Not thread-safe.
@@ -108,8 +81,24 @@ class OpCall {
   static constexpr size_t kMaxOutputs = 8;
   static constexpr size_t kMaxAttributes = 16;
 
-  // |attributes| holds all of them, in the order of the operator's table. Custom operators
-  // get attributes as written: 1 is an integer, 1.0 a float.
+  // An operator of keel/ops.hpp: OpCall(keel::ops::Matmul{.a = a, .b = b, .c = c}).
+  template <OperatorArguments Arguments>
+  explicit OpCall(const Arguments& arguments) {
+    take(std::span<const Operand>(arguments.inputs()), input_tensors_, input_pointers_);
+    take(std::span<const Operand>(arguments.outputs()), output_tensors_, output_pointers_);
+    uint32_t attribute_count = 0;
+    if constexpr (requires { arguments.attributes(); }) {
+      const auto attributes = arguments.attributes();  // has the layout of the array
+      static_assert(sizeof(attributes) <= sizeof(attributes_));
+      std::memcpy(attributes_.data(), &attributes, sizeof(attributes));
+      attribute_count = sizeof(attributes) / sizeof(keel_attribute);
+    }
+    point_to_arrays(Arguments::kOp, arguments.inputs().size(), arguments.outputs().size(),
+                    attribute_count);
+  }
+
+  // Any operator by number, custom ones too. |attributes| holds all of them, in the order of the
+  // operator's table. Custom operators get attributes as written: 1 is an integer, 1.0 a float.
   OpCall(keel_op_id op, std::initializer_list<Operand> inputs,
          std::initializer_list<Operand> outputs, std::initializer_list<Attribute> attributes = {})
       : OpCall(op, std::span(inputs.begin(), inputs.size()),
@@ -125,20 +114,15 @@ class OpCall {
     }
     take(inputs, input_tensors_, input_pointers_);
     take(outputs, output_tensors_, output_pointers_);
-    const uint32_t floats = api_detail::float_attributes(op);
+    // Without the conversion, a float attribute written as 1 instead of 1.0 would be read as
+    // 5e-324: the union has no tag.
+    const uint32_t floats = keel_op_float_attributes(op);
     for (size_t i = 0; i < attributes.size(); ++i) {
       attributes_[i] = op >= KEEL_OP_CUSTOM_BASE ? attributes.data()[i].as_given()
                        : (floats >> i & 1u) != 0 ? attributes.data()[i].as_float()
                                                  : attributes.data()[i].as_integer();
     }
-    call_ = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
-    call_.op = op;
-    call_.input_count = static_cast<uint32_t>(inputs.size());
-    call_.output_count = static_cast<uint32_t>(outputs.size());
-    call_.attribute_count = static_cast<uint32_t>(attributes.size());
-    call_.inputs = input_pointers_.data();
-    call_.outputs = output_pointers_.data();
-    call_.attributes = attributes_.data();
+    point_to_arrays(op, inputs.size(), outputs.size(), attributes.size());
   }
   OpCall(const OpCall&) = delete;  // |call_| points into the object
   OpCall& operator=(const OpCall&) = delete;
@@ -165,6 +149,16 @@ class OpCall {
   }
 
  private:
+  void point_to_arrays(keel_op_id op, size_t inputs, size_t outputs, size_t attributes) {
+    call_ = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
+    call_.op = op;
+    call_.input_count = static_cast<uint32_t>(inputs);
+    call_.output_count = static_cast<uint32_t>(outputs);
+    call_.attribute_count = static_cast<uint32_t>(attributes);
+    call_.inputs = input_pointers_.data();
+    call_.outputs = output_pointers_.data();
+    call_.attributes = attributes_.data();
+  }
   template <size_t kCount>
   static void take(std::span<const Operand> operands, std::array<keel_tensor, kCount>& tensors,
                    std::array<const keel_tensor*, kCount>& pointers) {

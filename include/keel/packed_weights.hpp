@@ -14,14 +14,14 @@ class PackAsTranspose {
  public:
   explicit PackAsTranspose(const keel_op_call& pack) : call_(pack) {
     const keel_tensor& b = *pack.inputs[0];
-    const bool trans_b = pack.attributes[0].i != 0;
+    const bool trans_b = kit::attributes<keel_op_pack_weights_attributes>(pack).trans_b != 0;
     y_ = kit::make_tensor(pack.outputs[0]->data, b.dtype,
                           {b.shape[trans_b ? 1 : 0], b.shape[trans_b ? 0 : 1]});
     y_.byte_offset = pack.outputs[0]->byte_offset;
-    order_.i = trans_b ? 0x10 : 0x01;
+    transpose_.order = trans_b ? 0x10 : 0x01;
     call_.op = KEEL_OP_TRANSPOSE;
     call_.outputs = &output_;
-    call_.attributes = &order_;
+    call_.attributes = reinterpret_cast<const keel_attribute*>(&transpose_);
   }
   PackAsTranspose(const PackAsTranspose&) = delete;
   PackAsTranspose& operator=(const PackAsTranspose&) = delete;
@@ -31,7 +31,7 @@ class PackAsTranspose {
  private:
   keel_tensor y_;
   const keel_tensor* output_ = &y_;
-  keel_attribute order_;
+  keel_op_transpose_attributes transpose_;
   keel_op_call call_;
 };
 
@@ -41,19 +41,18 @@ class PackedAsMatmul {
   explicit PackedAsMatmul(const keel_op_call& product) : call_(product) {
     const keel_tensor& a = *product.inputs[0];
     const keel_tensor& packed = *product.inputs[1];
-    const bool trans_a = product.attributes[0].i != 0;
+    const auto given = kit::attributes<keel_op_packed_matmul_attributes>(product);
+    const bool trans_a = given.trans_a != 0;
     b_ = kit::make_tensor(packed.data, packed.dtype,
                           {a.shape[trans_a ? 0 : 1], product.outputs[0]->shape[1]});
     b_.byte_offset = packed.byte_offset;
     inputs_[0] = &a;
     inputs_[2] = product.inputs[2];
-    attributes_[0] = product.attributes[0];
-    attributes_[1].i = 0;  // trans_b
-    for (int i = 2; i < 5; ++i) attributes_[i] = product.attributes[i - 1];
+    matmul_ = {given.trans_a, /*trans_b=*/0, given.alpha, given.beta, given.activation};
     call_.op = KEEL_OP_MATMUL;
     call_.inputs = inputs_;
     call_.attribute_count = 5;
-    call_.attributes = attributes_;
+    call_.attributes = reinterpret_cast<const keel_attribute*>(&matmul_);
   }
   PackedAsMatmul(const PackedAsMatmul&) = delete;
   PackedAsMatmul& operator=(const PackedAsMatmul&) = delete;
@@ -63,7 +62,7 @@ class PackedAsMatmul {
  private:
   keel_tensor b_;
   const keel_tensor* inputs_[3] = {nullptr, &b_, nullptr};
-  keel_attribute attributes_[5];
+  keel_op_matmul_attributes matmul_;
   keel_op_call call_;
 };
 

@@ -44,7 +44,8 @@ inline Permutation make_permutation(const keel_op_call& call, uint32_t max_unit)
   constexpr int64_t kLeastOfTile = 8;
   const keel_tensor& x = *call.inputs[0];
   const keel_tensor& y = *call.outputs[0];
-  const auto order = static_cast<uint64_t>(call.attributes[0].i);
+  const auto order =
+      static_cast<uint64_t>(kit::attributes<keel_op_transpose_attributes>(call).order);
 
   // Innermost first.
   Axis axes[KEEL_MAX_RANK + 1];

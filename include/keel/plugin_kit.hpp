@@ -127,6 +127,18 @@ class VendorLibrary {
   std::string error_;
 };
 
+// ---- operators ---------------------------------------------------------------
+
+// Returns the attributes of |call|, which has passed the schema of the operator of |Attributes|:
+//   const auto attributes = kit::attributes<keel_op_matmul_attributes>(call);
+template <typename Attributes>
+Attributes attributes(const keel_op_call& call) {
+  static_assert(sizeof(Attributes) % sizeof(keel_attribute) == 0);
+  Attributes result;
+  std::memcpy(&result, call.attributes, sizeof(result));  // of one layout
+  return result;
+}
+
 // ---- tensors -----------------------------------------------------------------
 
 // Bytes of one element; 0 for an unknown dtype.

@@ -84,29 +84,36 @@ void Model::forward() {
   const Views& v = views_;
   stream_.copy(stream_.device(), batch_.data(), keel::Device(), host_batch_.data(),
                bytes(rows_ * (kContext + 1)));
-  keel::op(stream_, KEEL_OP_EMBEDDING, {layout_.view(parameters_, kEmbeddingTable), v.contexts},
-           {v.embedded}, {/*first=*/0});
+  keel::ops::embedding(stream_, {.table = layout_.view(parameters_, kEmbeddingTable),
+                                 .indices = v.contexts,
+                                 .out = v.embedded});
   linear(v.input, kWeight1, kBias1, v.linear1);
-  keel::op(stream_, KEEL_OP_GELU, {v.linear1}, {v.hidden1}, {/*form=*/0});
+  keel::ops::gelu(stream_, {.x = v.linear1, .y = v.hidden1});
   linear(v.hidden1, kWeight2, kBias2, v.linear2);
-  keel::op(stream_, KEEL_OP_GELU, {v.linear2}, {v.hidden2}, {/*form=*/0});
+  keel::ops::gelu(stream_, {.x = v.linear2, .y = v.hidden2});
   linear(v.hidden2, kWeight3, kBias3, v.logits);
-  keel::op(stream_, KEEL_OP_CROSS_ENTROPY, {v.logits, v.labels}, {v.losses, v.logsumexp});
+  keel::ops::cross_entropy(
+      stream_,
+      {.logits = v.logits, .labels = v.labels, .loss = v.losses, .logsumexp = v.logsumexp});
 }
 
 void Model::backward(double scale) {
   const Views& v = views_;
-  keel::op(stream_, KEEL_OP_SUM, {v.losses_column}, {v.loss}, {/*axis=*/0});
+  keel::ops::sum(stream_, {.x = v.losses_column, .y = v.loss, .axis = 0});
   const keel_tensor& d_logits = v.logits;  // in place: the logits are not read again
-  keel::op(stream_, KEEL_OP_CROSS_ENTROPY_BACKWARD, {v.logits, v.labels, v.logsumexp}, {d_logits},
-           {scale});
+  keel::ops::cross_entropy_backward(stream_, {.logits = v.logits,
+                                              .labels = v.labels,
+                                              .logsumexp = v.logsumexp,
+                                              .dlogits = d_logits,
+                                              .scale = scale});
   linear_backward(v.hidden2, d_logits, kWeight3, kBias3, v.d_hidden2);
-  keel::op(stream_, KEEL_OP_GELU_BACKWARD, {v.linear2, v.d_hidden2}, {v.d_hidden2}, {/*form=*/0});
+  keel::ops::gelu_backward(stream_, {.x = v.linear2, .dy = v.d_hidden2, .dx = v.d_hidden2});
   linear_backward(v.hidden1, v.d_hidden2, kWeight2, kBias2, v.d_hidden1);
-  keel::op(stream_, KEEL_OP_GELU_BACKWARD, {v.linear1, v.d_hidden1}, {v.d_hidden1}, {/*form=*/0});
+  keel::ops::gelu_backward(stream_, {.x = v.linear1, .dy = v.d_hidden1, .dx = v.d_hidden1});
   linear_backward(v.input, v.d_hidden1, kWeight1, kBias1, v.d_input);
-  keel::op(stream_, KEEL_OP_EMBEDDING_BACKWARD, {v.d_embedded, v.contexts},
-           {layout_.view(gradient_, kEmbeddingTable)}, {/*first=*/0});
+  keel::ops::embedding_backward(stream_, {.dout = v.d_embedded,
+                                          .indices = v.contexts,
+                                          .dtable = layout_.view(gradient_, kEmbeddingTable)});
 }
 
 void Model::update(const AdamW& settings) {
@@ -117,26 +124,37 @@ void Model::update(const AdamW& settings) {
   const keel_tensor g = flat(gradient_);
   const keel_tensor m = flat(moment1_);
   const keel_tensor v = flat(moment2_);
-  keel::op(stream_, KEEL_OP_ADAMW, {p, g, m, v}, {p, m, v},
-           {settings.learning_rate, settings.beta1, settings.beta2, settings.epsilon,
-            settings.weight_decay, settings.step, /*grad_scale=*/1.0});
+  keel::ops::adamw(stream_, {.p = p,
+                             .g = g,
+                             .m = m,
+                             .v = v,
+                             .p_out = p,
+                             .m_out = m,
+                             .v_out = v,
+                             .lr = settings.learning_rate,
+                             .beta1 = settings.beta1,
+                             .beta2 = settings.beta2,
+                             .eps = settings.epsilon,
+                             .weight_decay = settings.weight_decay,
+                             .step = settings.step});
 }
 
 void Model::linear(const keel_tensor& x, ParameterId weight, ParameterId bias,
                    const keel_tensor& y) {
-  keel::op(stream_, KEEL_OP_MATMUL,
-           {x, layout_.view(parameters_, weight), layout_.view(parameters_, bias)}, {y},
-           {/*trans_a=*/0, /*trans_b=*/0, /*alpha=*/1.0, /*beta=*/0.0, /*activation=*/0});
+  keel::ops::matmul(stream_, {.a = x,
+                              .b = layout_.view(parameters_, weight),
+                              .bias = layout_.view(parameters_, bias),
+                              .c = y});
 }
 
 // dW = x' dy, db = sum of dy's rows, dx = dy W'.
 void Model::linear_backward(const keel_tensor& x, const keel_tensor& dy, ParameterId weight,
                             ParameterId bias, const keel_tensor& dx) {
-  keel::op(stream_, KEEL_OP_MATMUL, {x, dy, nullptr}, {layout_.view(gradient_, weight)},
-           {/*trans_a=*/1, /*trans_b=*/0, /*alpha=*/1.0, /*beta=*/0.0, /*activation=*/0});
-  keel::op(stream_, KEEL_OP_SUM, {dy}, {layout_.view(gradient_, bias)}, {/*axis=*/0});
-  keel::op(stream_, KEEL_OP_MATMUL, {dy, layout_.view(parameters_, weight), nullptr}, {dx},
-           {/*trans_a=*/0, /*trans_b=*/1, /*alpha=*/1.0, /*beta=*/0.0, /*activation=*/0});
+  keel::ops::matmul(stream_,
+                    {.a = x, .b = dy, .c = layout_.view(gradient_, weight), .trans_a = true});
+  keel::ops::sum(stream_, {.x = dy, .y = layout_.view(gradient_, bias), .axis = 0});
+  keel::ops::matmul(stream_,
+                    {.a = dy, .b = layout_.view(parameters_, weight), .c = dx, .trans_b = true});
 }
 
 void Model::read_gradient(std::span<float> values) {

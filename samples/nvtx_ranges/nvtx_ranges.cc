@@ -94,8 +94,9 @@ class Rank {
       module.kernel("saxpy").launch(stream_, {kCount / kBlock}, {kBlock}, x_.data(), y_.data(),
                                     2.0f, static_cast<uint32_t>(kCount));
     }
-    keel::op(stream_, KEEL_OP_ADD, {x_.tensor<float>({kCount}), y_.tensor<float>({kCount})},
-             {sum_.tensor<float>({kCount})});
+    keel::ops::add(stream_, {.a = x_.tensor<float>({kCount}),
+                             .b = y_.tensor<float>({kCount}),
+                             .c = sum_.tensor<float>({kCount})});
     communicator_.all_reduce(sum_.data(), sum_.data(), kCount, KEEL_FLOAT32, KEEL_SUM, stream_);
     stream_.download(host_, sum_);
   }

@@ -257,7 +257,8 @@ keel_status op_run(keel_plugin_stream* stream, const keel_op_call* call, void* /
   std::array<keel_tensor, 2> inputs{};
   for (uint32_t i = 0; i < call->input_count; ++i) inputs[i] = *call->inputs[i];
   const keel_tensor output = *call->outputs[0];
-  const double fill_value = call->op == KEEL_OP_FILL ? call->attributes[0].f : 0;
+  const double fill_value =
+      call->op == KEEL_OP_FILL ? kit::attributes<keel_op_fill_attributes>(*call).value : 0;
   return kit::guard([&] {
     object(stream).enqueue([op = call->op, fill_value, inputs, output]() -> keel_status {
       run(op, fill_value, inputs.data(), output);

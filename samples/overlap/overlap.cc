@@ -125,16 +125,14 @@ class Rank {
     const keel::Buffer& previous = errors_[layer % 2 == 0 ? 0 : 1];
     float* const gradient = static_cast<float*>(buckets_[layer / kLayersOfBucket].data()) +
                             static_cast<uint64_t>(layer % kLayersOfBucket) * kWeights;
-    keel::op(
-        compute_, KEEL_OP_MATMUL,
-        {inputs_.tensor<float>({kBatch, kWidth}), error.tensor<float>({kBatch, kWidth}), nullptr},
-        {keel::make_tensor(gradient, KEEL_FLOAT32, {kWidth, kWidth})},
-        {/*trans_a=*/1, /*trans_b=*/0, /*alpha=*/1.0, /*beta=*/0.0, /*activation=*/0});
-    keel::op(
-        compute_, KEEL_OP_MATMUL,
-        {error.tensor<float>({kBatch, kWidth}), weights_.tensor<float>({kWidth, kWidth}), nullptr},
-        {previous.tensor<float>({kBatch, kWidth})},
-        {/*trans_a=*/0, /*trans_b=*/1, /*alpha=*/1.0, /*beta=*/0.0, /*activation=*/0});
+    keel::ops::matmul(compute_, {.a = inputs_.tensor<float>({kBatch, kWidth}),
+                                 .b = error.tensor<float>({kBatch, kWidth}),
+                                 .c = keel::make_tensor(gradient, KEEL_FLOAT32, {kWidth, kWidth}),
+                                 .trans_a = true});
+    keel::ops::matmul(compute_, {.a = error.tensor<float>({kBatch, kWidth}),
+                                 .b = weights_.tensor<float>({kWidth, kWidth}),
+                                 .c = previous.tensor<float>({kBatch, kWidth}),
+                                 .trans_b = true});
   }
   // Averages over the ranks, as soon as the bucket is computed.
   void average(int bucket) {

@@ -11,8 +11,9 @@ namespace {
 // c = op(a) op(b) + beta c + bias
 void product(const keel::Stream& stream, const keel_tensor& a, bool trans_a, const keel_tensor& b,
              bool trans_b, keel::Operand bias, const keel_tensor& c, double beta = 0) {
-  keel::op(stream, KEEL_OP_MATMUL, {a, b, bias}, {c},
-           {trans_a, trans_b, /*alpha=*/1.0, beta, /*activation=*/0});
+  keel::ops::matmul(
+      stream,
+      {.a = a, .b = b, .bias = bias, .c = c, .trans_a = trans_a, .trans_b = trans_b, .beta = beta});
 }
 
 }  // namespace
@@ -34,7 +35,7 @@ keel_tensor reshaped(const keel_tensor& tensor, std::initializer_list<int64_t> s
 
 void round_operand(const keel::Stream& stream, const Activation& x) {
   if (x.operand.data == x.value.data) return;
-  keel::op(stream, KEEL_OP_CAST, {x.value}, {x.operand});
+  keel::ops::cast(stream, {.x = x.value, .y = x.operand});
 }
 
 // ---- linear
@@ -49,7 +50,7 @@ void Linear::backward(const keel::Stream& stream, const keel_tensor& x, const Ac
   round_operand(stream, d_y);
   product(stream, d_y.operand, true, x, false, nullptr, weight_gradient);
   if (bias_gradient) {
-    keel::op(stream, KEEL_OP_SUM, {d_y.value}, {*bias_gradient}, {/*axis=*/0});
+    keel::ops::sum(stream, {.x = d_y.value, .y = *bias_gradient, .axis = 0});
   }
   product(stream, d_y.operand, false, weight, false, nullptr, d_x, add ? 1 : 0);
 }
@@ -59,20 +60,37 @@ void Linear::backward(const keel::Stream& stream, const keel_tensor& x, const Ac
 void Norm::forward(const keel::Stream& stream, const keel_tensor& x, const keel_tensor& y,
                    const NormStatistics& statistics) const {
   if (bias) {
-    keel::op(stream, KEEL_OP_LAYER_NORM, {x, gain, *bias}, {y, statistics.mean, statistics.rstd},
-             {epsilon});
+    keel::ops::layer_norm(stream, {.x = x,
+                                   .gamma = gain,
+                                   .beta = *bias,
+                                   .y = y,
+                                   .mean = statistics.mean,
+                                   .rstd = statistics.rstd,
+                                   .eps = epsilon});
   } else {
-    keel::op(stream, KEEL_OP_RMS_NORM, {x, gain}, {y, statistics.rstd}, {epsilon});
+    keel::ops::rms_norm(stream,
+                        {.x = x, .gamma = gain, .y = y, .rstd = statistics.rstd, .eps = epsilon});
   }
 }
 
 void Norm::backward(const keel::Stream& stream, const keel_tensor& x,
                     const NormStatistics& statistics, const keel_tensor& d) const {
   if (bias) {
-    keel::op(stream, KEEL_OP_LAYER_NORM_BACKWARD, {d, x, gain, statistics.mean, statistics.rstd},
-             {d, gain_gradient, *bias_gradient});
+    keel::ops::layer_norm_backward(stream, {.dy = d,
+                                            .x = x,
+                                            .gamma = gain,
+                                            .mean = statistics.mean,
+                                            .rstd = statistics.rstd,
+                                            .dx = d,
+                                            .dgamma = gain_gradient,
+                                            .dbeta = *bias_gradient});
   } else {
-    keel::op(stream, KEEL_OP_RMS_NORM_BACKWARD, {d, x, gain, statistics.rstd}, {d, gain_gradient});
+    keel::ops::rms_norm_backward(stream, {.dy = d,
+                                          .x = x,
+                                          .gamma = gain,
+                                          .rstd = statistics.rstd,
+                                          .dx = d,
+                                          .dgamma = gain_gradient});
   }
 }
 
@@ -89,25 +107,41 @@ void Rotation::backward(const keel::Stream& stream, const keel_tensor& d) const 
 
 // Pairs are elements i and i + head_size / 2, as in Llama weights in the Hugging Face layout.
 void Rotation::turn(const keel::Stream& stream, const keel_tensor& x, bool inverse) const {
-  keel::op(stream, KEEL_OP_ROPE, {x, cosines, sines, positions}, {x},
-           {/*interleaved=*/0, /*inverse=*/inverse});
+  keel::ops::rope(
+      stream,
+      {.x = x, .cos = cosines, .sin = sines, .positions = positions, .y = x, .inverse = inverse});
 }
 
 // ---- attention
 
 void Attention::forward(const keel::Stream& stream, const Tensors& tensors,
                         const keel_tensor& logsumexp) const {
-  keel::op(stream, KEEL_OP_ATTENTION,
-           {tensors.query, tensors.key, tensors.value, boundaries, boundaries},
-           {tensors.output, logsumexp}, {scale, /*causal=*/1});
+  keel::ops::attention(stream, {.q = tensors.query,
+                                .k = tensors.key,
+                                .v = tensors.value,
+                                .cu_seqlens_q = boundaries,
+                                .cu_seqlens_k = boundaries,
+                                .out = tensors.output,
+                                .logsumexp = logsumexp,
+                                .scale = scale,
+                                .causal = true});
 }
 
 void Attention::backward(const keel::Stream& stream, const Tensors& tensors,
                          const keel_tensor& logsumexp, const Tensors& gradients) const {
-  keel::op(stream, KEEL_OP_ATTENTION_BACKWARD,
-           {tensors.query, tensors.key, tensors.value, tensors.output, gradients.output, logsumexp,
-            boundaries, boundaries},
-           {gradients.query, gradients.key, gradients.value}, {scale, /*causal=*/1});
+  keel::ops::attention_backward(stream, {.q = tensors.query,
+                                         .k = tensors.key,
+                                         .v = tensors.value,
+                                         .out = tensors.output,
+                                         .dout = gradients.output,
+                                         .logsumexp = logsumexp,
+                                         .cu_seqlens_q = boundaries,
+                                         .cu_seqlens_k = boundaries,
+                                         .dq = gradients.query,
+                                         .dk = gradients.key,
+                                         .dv = gradients.value,
+                                         .scale = scale,
+                                         .causal = true});
 }
 
 }  // namespace train_gpt

@@ -151,14 +151,17 @@ void Network::forward() {
   weights_.norm(ids.norm).forward(stream_, output_, normed_.value, statistics_);
   round_operand(stream_, normed_);
   weights_.linear(ids.head).forward(stream_, normed_.operand, logits_);
-  keel::op(stream_, KEEL_OP_CROSS_ENTROPY, {logits_, labels_}, {losses_, logsumexp_});
+  keel::ops::cross_entropy(
+      stream_, {.logits = logits_, .labels = labels_, .loss = losses_, .logsumexp = logsumexp_});
 }
 
 void Network::backward(double scale) {
-  keel::op(stream_, KEEL_OP_SUM, {reshaped(losses_, {tokens_, 1})}, {weights_.loss()},
-           {/*axis=*/0});
-  keel::op(stream_, KEEL_OP_CROSS_ENTROPY_BACKWARD, {logits_, labels_, logsumexp_}, {logits_},
-           {scale});
+  keel::ops::sum(stream_, {.x = reshaped(losses_, {tokens_, 1}), .y = weights_.loss(), .axis = 0});
+  keel::ops::cross_entropy_backward(stream_, {.logits = logits_,
+                                              .labels = labels_,
+                                              .logsumexp = logsumexp_,
+                                              .dlogits = logits_,
+                                              .scale = scale});
   const ModelIds& ids = weights_.layout().ids();
   weights_.linear(ids.head).backward(stream_, normed_.operand, d_.logits, d_.residual.value);
   weights_.norm(ids.norm).backward(stream_, output_, statistics_, d_.residual.value);
@@ -174,13 +177,13 @@ void Network::backward(double scale) {
 void Network::embed() {
   const ModelIds& ids = weights_.layout().ids();
   const keel_tensor& x = layers_[0].input;
-  keel::op(stream_, KEEL_OP_EMBEDDING, {weights_.value(ids.tokens), token_ids_}, {x},
-           {/*first=*/0});
+  keel::ops::embedding(stream_,
+                       {.table = weights_.value(ids.tokens), .indices = token_ids_, .out = x});
   if (config_.is_llama()) return;
   const keel_tensor places = reshaped(scratch_, {tokens_, config_.width});
-  keel::op(stream_, KEEL_OP_EMBEDDING, {weights_.value(ids.positions), positions_}, {places},
-           {/*first=*/0});
-  keel::op(stream_, KEEL_OP_ADD, {x, places}, {x});
+  keel::ops::embedding(
+      stream_, {.table = weights_.value(ids.positions), .indices = positions_, .out = places});
+  keel::ops::add(stream_, {.a = x, .b = places, .c = x});
 }
 
 void Network::embed_backward() {
@@ -188,14 +191,15 @@ void Network::embed_backward() {
   const keel_tensor& d = d_.residual.value;
   const keel_tensor gradient = weights_.value_gradient(ids.tokens);
   if (config_.is_llama()) {
-    keel::op(stream_, KEEL_OP_EMBEDDING_BACKWARD, {d, token_ids_}, {gradient}, {/*first=*/0});
+    keel::ops::embedding_backward(stream_, {.dout = d, .indices = token_ids_, .dtable = gradient});
     return;
   }
   // The table is also the head's weight, whose gradient was written earlier.
-  keel::op(stream_, KEEL_OP_EMBEDDING_BACKWARD, {d, token_ids_}, {d_.tokens}, {/*first=*/0});
-  keel::op(stream_, KEEL_OP_ADD, {gradient, d_.tokens}, {gradient});
-  keel::op(stream_, KEEL_OP_EMBEDDING_BACKWARD, {d, positions_},
-           {weights_.value_gradient(ids.positions)}, {/*first=*/0});
+  keel::ops::embedding_backward(stream_, {.dout = d, .indices = token_ids_, .dtable = d_.tokens});
+  keel::ops::add(stream_, {.a = gradient, .b = d_.tokens, .c = gradient});
+  keel::ops::embedding_backward(
+      stream_,
+      {.dout = d, .indices = positions_, .dtable = weights_.value_gradient(ids.positions)});
 }
 
 // ---- attention: middle = input + projection(attention(norm(input)))
@@ -227,7 +231,7 @@ void Network::attend(const Layer& layer, const LayerWeights& weights) {
   round_operand(stream_, layer.attended);
   const keel_tensor projected = reshaped(scratch_, {tokens_, config_.width});
   weights.projection.forward(stream_, layer.attended.operand, projected);
-  keel::op(stream_, KEEL_OP_ADD, {layer.input, projected}, {layer.middle});
+  keel::ops::add(stream_, {.a = layer.input, .b = projected, .c = layer.middle});
 }
 
 void Network::attend_backward(const Layer& layer, const LayerWeights& weights) {
@@ -245,7 +249,7 @@ void Network::attend_backward(const Layer& layer, const LayerWeights& weights) {
   weights.key.backward(stream_, x, d_.key, d_.branch, /*add=*/true);
   weights.value.backward(stream_, x, d_.value, d_.branch, /*add=*/true);
   weights.attention_norm.backward(stream_, layer.input, layer.attention_statistics, d_.branch);
-  keel::op(stream_, KEEL_OP_ADD, {d_.residual.value, d_.branch}, {d_.residual.value});
+  keel::ops::add(stream_, {.a = d_.residual.value, .b = d_.branch, .c = d_.residual.value});
 }
 
 // ---- MLP: output = middle + down(activation(up(norm(middle))))
@@ -255,26 +259,26 @@ void Network::run_mlp(const Layer& layer, const LayerWeights& weights, const kee
   round_operand(stream_, layer.mlp_input);
   weights.up.forward(stream_, layer.mlp_input.operand, layer.up);
   if (config_.is_llama()) {
-    keel::op(stream_, KEEL_OP_SWIGLU, {layer.up}, {layer.hidden.value});
+    keel::ops::swiglu(stream_, {.x = layer.up, .y = layer.hidden.value});
   } else {
-    keel::op(stream_, KEEL_OP_GELU, {layer.up}, {layer.hidden.value}, {/*form=*/0});
+    keel::ops::gelu(stream_, {.x = layer.up, .y = layer.hidden.value});
   }
   round_operand(stream_, layer.hidden);
   const keel_tensor branch = reshaped(scratch_, {tokens_, config_.width});
   weights.down.forward(stream_, layer.hidden.operand, branch);
-  keel::op(stream_, KEEL_OP_ADD, {layer.middle, branch}, {output});
+  keel::ops::add(stream_, {.a = layer.middle, .b = branch, .c = output});
 }
 
 void Network::run_mlp_backward(const Layer& layer, const LayerWeights& weights) {
   weights.down.backward(stream_, layer.hidden.operand, d_.residual, d_.hidden);
   if (config_.is_llama()) {
-    keel::op(stream_, KEEL_OP_SWIGLU_BACKWARD, {layer.up, d_.hidden}, {d_.up.value});
+    keel::ops::swiglu_backward(stream_, {.x = layer.up, .dy = d_.hidden, .dx = d_.up.value});
   } else {
-    keel::op(stream_, KEEL_OP_GELU_BACKWARD, {layer.up, d_.hidden}, {d_.up.value}, {/*form=*/0});
+    keel::ops::gelu_backward(stream_, {.x = layer.up, .dy = d_.hidden, .dx = d_.up.value});
   }
   weights.up.backward(stream_, layer.mlp_input.operand, d_.up, d_.branch);
   weights.mlp_norm.backward(stream_, layer.middle, layer.mlp_statistics, d_.branch);
-  keel::op(stream_, KEEL_OP_ADD, {d_.residual.value, d_.branch}, {d_.residual.value});
+  keel::ops::add(stream_, {.a = d_.residual.value, .b = d_.branch, .c = d_.residual.value});
 }
 
 // ---- results

@@ -29,10 +29,12 @@ void Optimizer::update(Weights& weights, const OptimizerSettings& settings, doub
                        int64_t step) {
   const keel_tensor gradient = weights.gradient().tensor<float>({layout_.size()});
   const keel_tensor total = squared_norm_.tensor<float>({});
-  keel::op(stream_, KEEL_OP_SUM_OF_SQUARES, {gradient, nullptr},
-           {total, found_.tensor<int32_t>({})});
+  keel::ops::sum_of_squares(stream_,
+                            {.x = gradient, .total = total, .found = found_.tensor<int32_t>({})});
   if (settings.clip > 0) {
-    keel::op(stream_, KEEL_OP_CLIP, {gradient, total}, {gradient}, {settings.clip});
+    keel::ops::clip(
+        stream_,
+        {.g = gradient, .sum_of_squares = total, .g_out = gradient, .max_norm = settings.clip});
   }
   const auto step_of = [&](int64_t first, int64_t count, double decay) {
     if (count == 0) return;
@@ -44,9 +46,19 @@ void Optimizer::update(Weights& weights, const OptimizerSettings& settings, doub
     const keel_tensor p = part(weights.values());
     const keel_tensor m = part(first_moment());
     const keel_tensor v = part(second_moment());
-    keel::op(stream_, KEEL_OP_ADAMW, {p, part(weights.gradient()), m, v}, {p, m, v},
-             {rate, settings.beta1, settings.beta2, settings.epsilon, decay, step,
-              /*grad_scale=*/1.0});
+    keel::ops::adamw(stream_, {.p = p,
+                               .g = part(weights.gradient()),
+                               .m = m,
+                               .v = v,
+                               .p_out = p,
+                               .m_out = m,
+                               .v_out = v,
+                               .lr = rate,
+                               .beta1 = settings.beta1,
+                               .beta2 = settings.beta2,
+                               .eps = settings.epsilon,
+                               .weight_decay = decay,
+                               .step = step});
   };
   step_of(0, layout_.matrices_size(), settings.weight_decay);
   step_of(layout_.matrices_size(), layout_.size() - layout_.matrices_size(), 0);

@@ -33,8 +33,8 @@ void Weights::download_gradient(std::span<float> values) {
 
 void Weights::refresh() {
   if (precision_ == Precision::kFloat32) return;
-  keel::op(stream_, KEEL_OP_CAST, {values_.tensor<float>({layout_.size()})},
-           {rounded_.tensor<keel::bfloat16_t>({layout_.size()})});
+  keel::ops::cast(stream_, {.x = values_.tensor<float>({layout_.size()}),
+                            .y = rounded_.tensor<keel::bfloat16_t>({layout_.size()})});
 }
 
 keel_tensor Weights::loss() const {

@@ -22,9 +22,9 @@ int64_t add_on(keel::Device device, const std::vector<float>& a, const std::vect
   // Enqueued in order; no call blocks until synchronize.
   stream.upload(device_a, a);
   stream.upload(device_b, b);
-  keel::op(stream, KEEL_OP_ADD,
-           {device_a.tensor<float>({kCount}), device_b.tensor<float>({kCount})},
-           {device_c.tensor<float>({kCount})});
+  keel::ops::add(stream, {.a = device_a.tensor<float>({kCount}),
+                          .b = device_b.tensor<float>({kCount}),
+                          .c = device_c.tensor<float>({kCount})});
   stream.download(c, device_c);
   stream.synchronize();
 

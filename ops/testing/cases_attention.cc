@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of attention, its gradient and its merge.
+#include <string>
+#include <utility>
+
+#include "ops/testing/case_builder.h"
+#include "ops/testing/case_generators.h"
+
+namespace keel::ops {
+namespace {
+
+using D = Distribution;
+
+struct Extents {
+  int64_t tokens_q, tokens_k, heads, kv_heads, width;
+  int64_t batch = 0;  // sequences; 0: no boundaries
+};
+
+struct AttentionOptions {
+  bool causal = false;
+  D q = D::kNormal;
+  D keys = D::kNormal;  // and values
+  D boundaries = D::kBoundaries;
+  D logsumexp = D::kUniform;  // input of the gradient
+  int64_t padding = 0;        // between heads, in all tensors with heads
+  const char* name = "";
+};
+
+std::string suffix_of(const Extents& e, const AttentionOptions& options) {
+  std::string text = "q" + std::to_string(e.tokens_q) + "_k" + std::to_string(e.tokens_k) + "_h" +
+                     std::to_string(e.heads) + "_kv" + std::to_string(e.kv_heads) + "_d" +
+                     std::to_string(e.width);
+  if (e.batch != 0) text += "_b" + std::to_string(e.batch);
+  if (options.causal) text += "/causal";
+  return text + options.name;
+}
+
+// Makes scores of normal heads have a deviation of 1.
+double scale_of(const Extents& e) {
+  double root = 1;
+  while ((root + 1) * (root + 1) <= static_cast<double>(e.width)) root += 1;
+  return 1 / root;
+}
+
+// Makes the tensors of a call, by shape.
+class Tensors {
+ public:
+  Tensors(keel_op_id op, uint32_t combination, const Extents& e, const AttentionOptions& options)
+      : dtype_(find_schema(op)->dtypes[combination].inputs[0]), e_(e), options_(options) {}
+
+  CaseTensor like_q(D distribution) const {
+    return place(dense(dtype_, {e_.tokens_q, e_.heads, e_.width}, distribution));
+  }
+  CaseTensor like_k(D distribution) const {
+    return place(dense(dtype_, {e_.tokens_k, e_.kv_heads, e_.width}, distribution));
+  }
+  CaseTensor of_rows(D distribution) const {
+    return dense(KEEL_FLOAT32, {e_.heads, e_.tokens_q}, distribution);
+  }
+  CaseTensor boundaries(int64_t tokens) const {
+    return e_.batch == 0 ? absent()
+                         : dense(KEEL_INT32, {e_.batch + 1}, options_.boundaries, tokens);
+  }
+
+ private:
+  CaseTensor place(CaseTensor tensor) const {
+    return options_.padding == 0 ? tensor : padded(std::move(tensor), options_.padding);
+  }
+
+  const keel_dtype dtype_;
+  const Extents e_;
+  const AttentionOptions options_;
+};
+
+Case attention_case(uint32_t combination, const Extents& e, const AttentionOptions& options) {
+  const Tensors make(KEEL_OP_ATTENTION, combination, e, options);
+  return make_case(KEEL_OP_ATTENTION, combination, suffix_of(e, options),
+                   {make.like_q(options.q), make.like_k(options.keys), make.like_k(options.keys),
+                    make.boundaries(e.tokens_q), make.boundaries(e.tokens_k)},
+                   {make.like_q(D::kNaN), make.of_rows(D::kNaN)},
+                   {float_attribute(scale_of(e)), int_attribute(options.causal ? 1 : 0)});
+}
+
+// The gradient is defined for any inputs, also if out and logsumexp do not match q, k and v.
+Case attention_backward_case(uint32_t combination, const Extents& e,
+                             const AttentionOptions& options) {
+  const Tensors make(KEEL_OP_ATTENTION_BACKWARD, combination, e, options);
+  return make_case(
+      KEEL_OP_ATTENTION_BACKWARD, combination, suffix_of(e, options),
+      {make.like_q(options.q), make.like_k(options.keys), make.like_k(options.keys),
+       make.like_q(D::kNormal), make.like_q(D::kNormal), make.of_rows(options.logsumexp),
+       make.boundaries(e.tokens_q), make.boundaries(e.tokens_k)},
+      {make.like_q(D::kNaN), make.like_k(D::kNaN), make.like_k(D::kNaN)},
+      {float_attribute(scale_of(e)), int_attribute(options.causal ? 1 : 0)});
+}
+
+// Cases of both directions, by |make(combination, extents, options)|.
+template <typename Make>
+std::vector<Case> head_cases(size_t combinations, const Make& make) {
+  // All extents 1; primes; below, at and just above kernels' tile sizes; no queries, and no keys;
+  // shared heads; packed sequences, some of them empty; odd head widths, and each width for which
+  // kernels differ.
+  const Extents extents[] = {{1, 1, 1, 1, 1},      {7, 5, 3, 1, 13},     {64, 64, 1, 1, 64},
+                             {67, 131, 2, 2, 31},  {131, 67, 1, 1, 16},  {0, 5, 1, 1, 4},
+                             {5, 0, 2, 1, 3},      {37, 41, 4, 2, 8, 3}, {3, 41, 2, 1, 5, 5},
+                             {41, 3, 2, 1, 5, 5},  {2, 1031, 1, 1, 8},   {5, 9, 1, 1, 256},
+                             {9, 5, 2, 2, 129, 2}, {11, 7, 1, 1, 3, 1},  {70, 67, 2, 1, 100}};
+  std::vector<Case> cases;
+  for (uint32_t c = 0; c < combinations; ++c) {
+    for (const bool causal : {false, true}) {
+      for (const Extents& e : extents) cases.push_back(make(c, e, {.causal = causal}));
+      cases.push_back(
+          make(c, {37, 41, 2, 1, 8, 5},
+               {.causal = causal, .boundaries = D::kIndicesSomeOutside, .name = "/lying"}));
+      cases.push_back(
+          make(c, {37, 41, 2, 1, 3, 5}, {.causal = causal, .keys = D::kSomeNaN, .name = "/nan"}));
+      cases.push_back(
+          make(c, {37, 41, 2, 1, 3}, {.causal = causal, .q = D::kSomeNaN, .name = "/nan_q"}));
+      cases.push_back(make(c, {37, 41, 2, 1, 3},
+                           {.causal = causal, .q = D::kNonFinite, .name = "/non_finite_q"}));
+      cases.push_back(make(c, {37, 41, 2, 1, 3, 5},
+                           {.causal = causal, .keys = D::kNonFinite, .name = "/non_finite"}));
+      cases.push_back(
+          make(c, {37, 41, 2, 1, 3},
+               {.causal = causal, .q = D::kZeroes, .keys = D::kZeroes, .name = "/zeroes"}));
+    }
+    cases.push_back(make(c, {9, 11, 2, 1, 5, 2}, {.padding = 3, .name = "/padded"}));
+    cases.push_back(make(c, {37, 41, 2, 1, 3}, {.q = D::kSubnormal, .name = "/subnormal"}));
+  }
+  return cases;
+}
+
+}  // namespace
+
+std::vector<Case> attention_cases() {
+  const size_t combinations = find_schema(KEEL_OP_ATTENTION)->dtypes.size();
+  std::vector<Case> cases = head_cases(combinations, attention_case);
+  for (uint32_t c = 0; c < combinations; ++c) {
+    cases.push_back(attention_case(c, {37, 151, 1, 1, 16}, {.q = D::kLogits, .name = "/sharp"}));
+  }
+  return cases;
+}
+
+std::vector<Case> attention_backward_cases() {
+  const size_t combinations = find_schema(KEEL_OP_ATTENTION_BACKWARD)->dtypes.size();
+  std::vector<Case> cases = head_cases(combinations, attention_backward_case);
+  for (uint32_t c = 0; c < combinations; ++c) {
+    cases.push_back(attention_backward_case(c, {37, 41, 2, 1, 8},
+                                            {.logsumexp = D::kMaskedLogits, .name = "/masked"}));
+    // Infinite probabilities: gradients of one key or query are infinite, of several also NaN.
+    for (const Extents& e : {Extents{37, 41, 2, 1, 8}, {37, 1, 2, 1, 3}}) {
+      cases.push_back(attention_backward_case(
+          c, e, {.logsumexp = D::kSomeFarBelow, .name = "/logsumexp_far_below"}));
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> attention_merge_cases() {
+  const auto make = [](int64_t tokens, int64_t heads, int64_t width, D logsumexp, const char* name,
+                       int64_t padding = 0, D outs = D::kNormal) {
+    const auto out = [&](D distribution) {
+      CaseTensor tensor = dense(KEEL_FLOAT32, {tokens, heads, width}, distribution);
+      return padding == 0 ? tensor : padded(std::move(tensor), padding);
+    };
+    const auto lse = [&](D distribution) {
+      return dense(KEEL_FLOAT32, {heads, tokens}, distribution);
+    };
+    return make_case(KEEL_OP_ATTENTION_MERGE, 0, shape_text({tokens, heads, width}) + name,
+                     {out(outs), lse(logsumexp), out(outs), lse(logsumexp)},
+                     {out(D::kNaN), lse(D::kNaN)});
+  };
+  std::vector<Case> cases;
+  cases.push_back(make(0, 2, 5, D::kLogits, ""));
+  cases.push_back(make(3, 2, 0, D::kLogits, ""));
+  cases.push_back(make(1, 1, 1, D::kLogits, ""));
+  cases.push_back(make(37, 3, 13, D::kLogits, ""));
+  cases.push_back(make(129, 2, 64, D::kNormal, ""));
+  cases.push_back(make(37, 3, 13, D::kMaskedLogits, "/masked"));
+  cases.push_back(make(37, 3, 13, D::kSomeNaN, "/nan"));
+  cases.push_back(make(37, 3, 13, D::kLogits, "/padded", 3));
+  // The content of a side without keys is ignored.
+  cases.push_back(make(37, 3, 13, D::kMaskedLogits, "/masked_nan", 0, D::kSomeNaN));
+  cases.push_back(make(37, 3, 13, D::kNonFinite, "/lse_non_finite"));
+  cases.push_back(in_place(make(37, 3, 13, D::kLogits, ""), 0, 0));
+  cases.push_back(in_place(make(37, 3, 13, D::kMaskedLogits, ""), 1, 1));
+  cases.push_back(in_place(in_place(make(37, 3, 13, D::kMaskedLogits, ""), 0, 0), 1, 1));
+  return cases;
+}
+
+}  // namespace keel::ops

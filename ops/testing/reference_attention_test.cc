@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests the references of attention: by hand, against an explicit softmax, and the gradient against
+// central differences.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <keel/plugin_kit.hpp>
+#include <limits>
+#include <numeric>
+#include <string>
+
+#include "ops/testing/case_builder.h"
+#include "ops/testing/case_data.h"
+#include "ops/testing/reference.h"
+
+namespace keel::ops {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::vector<float> random_floats(size_t count, uint32_t stream) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) {
+    values[i] =
+        static_cast<float>(static_cast<double>(random_bits(7, 9, stream, i) >> 11) * 0x1p-52 - 1);
+  }
+  return values;
+}
+
+ReferenceResult run(keel_op_id op, const std::vector<const keel_tensor*>& inputs,
+                    const std::vector<const keel_tensor*>& outputs,
+                    const std::vector<keel_attribute>& attributes) {
+  keel_op_call call = {};
+  call.header = kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL);
+  call.op = op;
+  call.input_count = static_cast<uint32_t>(inputs.size());
+  call.output_count = static_cast<uint32_t>(outputs.size());
+  call.attribute_count = static_cast<uint32_t>(attributes.size());
+  call.inputs = inputs.data();
+  call.outputs = outputs.data();
+  call.attributes = attributes.data();
+  ReferenceResult result;
+  CheckError error;
+  error.text[0] = '\0';
+  EXPECT_EQ(check_call(call, Check::kAll, &error), KEEL_OK) << error.text;
+  EXPECT_EQ(run_reference(call, &result), KEEL_OK);
+  return result;
+}
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& want,
+                 double tolerance) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (std::isinf(want[i])) {
+      EXPECT_EQ(got[i], want[i]) << i;
+    } else {
+      EXPECT_NEAR(got[i], want[i], tolerance) << i;
+    }
+  }
+}
+
+// Random tensors of one problem, and both operators on them.
+struct Problem {
+  Problem(int64_t tokens_q_, int64_t tokens_k_, int64_t heads_, int64_t kv_heads_, int64_t width_)
+      : tokens_q(tokens_q_),
+        tokens_k(tokens_k_),
+        heads(heads_),
+        kv_heads(kv_heads_),
+        width(width_),
+        q(random_floats(static_cast<size_t>(tokens_q * heads * width), 0)),
+        k(random_floats(static_cast<size_t>(tokens_k * kv_heads * width), 1)),
+        v(random_floats(static_cast<size_t>(tokens_k * kv_heads * width), 2)),
+        dout(random_floats(q.size(), 3)) {}
+
+  keel_tensor like_q(std::vector<float>& values) const {
+    return kit::make_tensor(values.data(), KEEL_FLOAT32, {tokens_q, heads, width});
+  }
+  keel_tensor like_k(std::vector<float>& values) const {
+    return kit::make_tensor(values.data(), KEEL_FLOAT32, {tokens_k, kv_heads, width});
+  }
+  keel_tensor of_rows(std::vector<float>& values) const {
+    return kit::make_tensor(values.data(), KEEL_FLOAT32, {heads, tokens_q});
+  }
+  std::vector<keel_attribute> attributes() const {
+    return {float_attribute(scale), int_attribute(causal ? 1 : 0)};
+  }
+
+  ReferenceResult forward() {
+    std::vector<float> out(q.size()), logsumexp(static_cast<size_t>(heads * tokens_q));
+    const keel_tensor tensors[] = {like_q(q), like_k(k), like_k(v), like_q(out),
+                                   of_rows(logsumexp)};
+    const Boundaries given(*this);
+    return run(KEEL_OP_ATTENTION, {&tensors[0], &tensors[1], &tensors[2], given.q(), given.k()},
+               {&tensors[3], &tensors[4]}, attributes());
+  }
+  ReferenceResult backward() {
+    const ReferenceResult before = forward();
+    const auto narrowed = [](const std::vector<double>& values) {
+      return std::vector<float>(values.begin(), values.end());
+    };
+    std::vector<float> out = narrowed(before.outputs[0].values);
+    std::vector<float> logsumexp = narrowed(before.outputs[1].values);
+    std::vector<float> dq(q.size()), dk(k.size()), dv(v.size());
+    const keel_tensor tensors[] = {like_q(q),   like_k(k),    like_k(v),
+                                   like_q(out), like_q(dout), of_rows(logsumexp),
+                                   like_q(dq),  like_k(dk),   like_k(dv)};
+    const Boundaries given(*this);
+    return run(KEEL_OP_ATTENTION_BACKWARD,
+               {&tensors[0], &tensors[1], &tensors[2], &tensors[3], &tensors[4], &tensors[5],
+                given.q(), given.k()},
+               {&tensors[6], &tensors[7], &tensors[8]}, attributes());
+  }
+
+  // Tensors over cu_seqlens, if given.
+  class Boundaries {
+   public:
+    explicit Boundaries(Problem& problem) : is_given_(!problem.cu_q.empty()) {
+      const auto entries = static_cast<int64_t>(problem.cu_q.size());
+      q_ = kit::make_tensor(problem.cu_q.data(), KEEL_INT32, {entries});
+      k_ = kit::make_tensor(problem.cu_k.data(), KEEL_INT32, {entries});
+    }
+    const keel_tensor* q() const { return is_given_ ? &q_ : nullptr; }
+    const keel_tensor* k() const { return is_given_ ? &k_ : nullptr; }
+
+   private:
+    bool is_given_;
+    keel_tensor q_, k_;
+  };
+
+  const int64_t tokens_q, tokens_k, heads, kv_heads, width;
+  std::vector<float> q, k, v, dout;
+  std::vector<int32_t> cu_q, cu_k;
+  double scale = 0.7;
+  bool causal = false;
+};
+
+// ---- forward ----------------------------------------------------------------------------
+
+TEST(AttentionReference, ByHand) {
+  Problem problem(2, 2, 1, 1, 1);
+  problem.q = {1, 2};
+  problem.k = {0, std::log(3.0f)};
+  problem.v = {8, 4};
+  problem.scale = 1;
+  const ReferenceResult all = problem.forward();
+  // Weights 1/4, 3/4 and 1/10, 9/10.
+  expect_near(all.outputs[0].values, {5, 4.4}, 1e-6);
+  expect_near(all.outputs[1].values, {std::log(4), std::log(10)}, 1e-6);
+  problem.causal = true;
+  const ReferenceResult causal = problem.forward();
+  expect_near(causal.outputs[0].values, {8, 4.4}, 1e-6);
+  expect_near(causal.outputs[1].values, {0, std::log(10)}, 1e-6);
+}
+
+TEST(AttentionReference, IsASoftmaxOfScores) {
+  Problem problem(5, 4, 4, 2, 3);
+  const ReferenceResult result = problem.forward();
+  for (size_t h = 0; h < 4; ++h) {
+    for (size_t i = 0; i < 5; ++i) {
+      std::vector<double> weights;
+      for (size_t j = 0; j < 4; ++j) {
+        double dot = 0;
+        for (size_t l = 0; l < 3; ++l) {
+          dot += double{problem.q[(i * 4 + h) * 3 + l]} * problem.k[(j * 2 + h / 2) * 3 + l];
+        }
+        weights.push_back(std::exp(0.7 * dot));
+      }
+      const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+      EXPECT_NEAR(result.outputs[1].values[h * 5 + i], std::log(total), 1e-12);
+      for (size_t l = 0; l < 3; ++l) {
+        double want = 0;
+        for (size_t j = 0; j < 4; ++j) {
+          want += weights[j] / total * problem.v[(j * 2 + h / 2) * 3 + l];
+        }
+        EXPECT_NEAR(result.outputs[0].values[(i * 4 + h) * 3 + l], want, 1e-12);
+      }
+    }
+  }
+}
+
+// Packed sequences equal the sequences one by one.
+TEST(AttentionReference, SequencesDoNotSeeEachOther) {
+  Problem packed(6, 7, 2, 1, 3);
+  packed.cu_q = {0, 2, 2, 6};
+  packed.cu_k = {0, 3, 5, 7};
+  for (const bool causal : {false, true}) {
+    packed.causal = causal;
+    const ReferenceResult result = packed.forward();
+    struct {
+      int64_t q, q_end, k, k_end;
+    } const parts[] = {{0, 2, 0, 3}, {2, 6, 5, 7}};
+    for (const auto& part : parts) {
+      Problem one(part.q_end - part.q, part.k_end - part.k, 2, 1, 3);
+      one.causal = causal;
+      const auto cut = [](const std::vector<float>& from, int64_t begin, int64_t end) {
+        return std::vector<float>(from.begin() + begin, from.begin() + end);
+      };
+      one.q = cut(packed.q, part.q * 6, part.q_end * 6);
+      one.k = cut(packed.k, part.k * 3, part.k_end * 3);
+      one.v = cut(packed.v, part.k * 3, part.k_end * 3);
+      const std::vector<double>& whole = result.outputs[0].values;
+      expect_near({whole.begin() + part.q * 6, whole.begin() + part.q_end * 6},
+                  one.forward().outputs[0].values, 1e-12);
+    }
+  }
+}
+
+TEST(AttentionReference, AScoreOfNaNIsNoMask) {
+  for (const bool first : {true, false}) {
+    Problem problem(1, 2, 1, 1, 1);
+    const float masked = -std::numeric_limits<float>::infinity();
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    problem.q = {1};
+    problem.k = first ? std::vector<float>{nan, masked} : std::vector<float>{masked, nan};
+    const ReferenceResult result = problem.forward();
+    EXPECT_TRUE(std::isnan(result.outputs[0].values[0]));
+    EXPECT_TRUE(std::isnan(result.outputs[1].values[0]));
+  }
+}
+
+TEST(AttentionReference, WhoSeesNothingGivesZeroes) {
+  Problem problem(3, 2, 1, 1, 2);
+  problem.causal = true;  // query 0 precedes all keys
+  const ReferenceResult result = problem.forward();
+  EXPECT_EQ(result.outputs[0].values[0], 0);
+  EXPECT_EQ(result.outputs[0].values[1], 0);
+  EXPECT_EQ(result.outputs[1].values[0], -kInfinity);
+  expect_near({result.outputs[0].values[2], result.outputs[0].values[3]},
+              {problem.v[0], problem.v[1]}, 1e-12);
+}
+
+TEST(AttentionReference, LyingBoundariesAreHeldToTheTokens) {
+  Problem problem(5, 4, 1, 1, 2);
+  problem.cu_q = {1, 3, 2, 9};
+  problem.cu_k = {-7, 3, 1, INT32_MAX};
+  const std::vector<double> lying = problem.forward().outputs[0].values;
+  problem.cu_q = {1, 3, 3, 5};
+  problem.cu_k = {0, 3, 3, 4};
+  EXPECT_EQ(lying, problem.forward().outputs[0].values);
+  EXPECT_EQ(lying[0], 0);  // token 0 is in no sequence
+  problem.cu_q = problem.cu_k = {3};
+  expect_near(problem.forward().outputs[1].values, std::vector<double>(5, -kInfinity), 0);
+}
+
+TEST(AttentionShapes, AreRefusedWhereTheyDoNotFit) {
+  std::vector<float> values(2048);
+  std::vector<int32_t> entries(3);
+  const auto heads = [&](int64_t tokens, int64_t count, int64_t width) {
+    return kit::make_tensor(values.data(), KEEL_FLOAT32, {tokens, count, width});
+  };
+  const auto refused = [&](keel_tensor q, keel_tensor k, const keel_tensor* of_q,
+                           const keel_tensor* of_k, const char* why) {
+    const keel_tensor lse = kit::make_tensor(nullptr, KEEL_FLOAT32, {q.shape[1], q.shape[0]});
+    const keel_tensor* inputs[] = {&q, &k, &k, of_q, of_k};
+    const keel_tensor* outputs[] = {&q, &lse};
+    const keel_attribute attributes[] = {float_attribute(1), int_attribute(0)};
+    const keel_op_call call = {kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL),
+                               KEEL_OP_ATTENTION,
+                               5,
+                               2,
+                               2,
+                               inputs,
+                               outputs,
+                               attributes};
+    CheckError error;
+    error.text[0] = '\0';
+    EXPECT_EQ(check_call(call, Check::kLayout, &error), KEEL_INVALID_ARGUMENT) << why;
+    EXPECT_NE(std::string(error.text).find(why), std::string::npos) << error.text;
+  };
+  const keel_tensor three = kit::make_tensor(entries.data(), KEEL_INT32, {3});
+  const keel_tensor two = kit::make_tensor(entries.data(), KEEL_INT32, {2});
+  const keel_tensor none = kit::make_tensor(entries.data(), KEEL_INT32, {0});
+  refused(heads(2, 3, 4), heads(2, 2, 4), nullptr, nullptr, "3 heads of q cannot share 2");
+  refused(heads(2, 1, 257), heads(2, 1, 257), nullptr, nullptr, "want 1 to 256");
+  refused(heads(2, 1, 4), heads(2, 1, 5), nullptr, nullptr, "of q have 4 elements, of k 5");
+  refused(heads(2, 1, 4), heads(2, 1, 4), &three, nullptr, "cu_seqlens_k is missing");
+  refused(heads(2, 1, 4), heads(2, 1, 4), &three, &two, "cu_seqlens_k: its shape");
+  refused(heads(2, 1, 4), heads(2, 1, 4), &none, &none, "not [batch+1]");
+}
+
+// ---- backward ---------------------------------------------------------------------------
+
+void expect_gradients(Problem problem) {
+  const ReferenceResult got = problem.backward();
+  const auto loss = [&] {
+    const std::vector<double> out = problem.forward().outputs[0].values;
+    return std::inner_product(out.begin(), out.end(), problem.dout.begin(), 0.0);
+  };
+  std::vector<float>* const inputs[] = {&problem.q, &problem.k, &problem.v};
+  for (size_t input = 0; input < 3; ++input) {
+    SCOPED_TRACE(input);
+    std::vector<double> want;
+    constexpr float kStep = 0x1p-10f;
+    for (float& value : *inputs[input]) {
+      const float saved = value;
+      value = saved + kStep;
+      const double above = value;
+      const double loss_above = loss();
+      value = saved - kStep;
+      const double below = value;
+      want.push_back((loss_above - loss()) / (above - below));
+      value = saved;
+    }
+    expect_near(got.outputs[input].values, want, 2e-6);
+  }
+}
+
+TEST(AttentionGradient, OfOneSequence) {
+  expect_gradients(Problem(5, 4, 2, 2, 3));
+}
+
+TEST(AttentionGradient, OfSharedHeads) {
+  expect_gradients(Problem(3, 5, 6, 2, 2));
+}
+
+TEST(AttentionGradient, OfCausalAttention) {
+  Problem more_keys(3, 5, 1, 1, 3);
+  more_keys.causal = true;
+  expect_gradients(more_keys);
+  Problem more_queries(5, 3, 1, 1, 3);
+  more_queries.causal = true;
+  expect_gradients(more_queries);
+}
+
+TEST(AttentionGradient, OfPackedSequences) {
+  Problem problem(7, 6, 2, 1, 2);
+  problem.cu_q = {0, 3, 3, 6};
+  problem.cu_k = {1, 2, 4, 6};
+  expect_gradients(problem);
+  problem.causal = true;
+  expect_gradients(problem);
+}
+
+// ---- merge ------------------------------------------------------------------------------
+
+TEST(AttentionMergeReference, IsAttentionToAllKeys) {
+  Problem problem(3, 5, 2, 1, 2);
+  const ReferenceResult whole = problem.forward();
+  std::vector<float> outs[2];
+  std::vector<float> sums[2];
+  for (int side = 0; side < 2; ++side) {
+    Problem part(3, side == 0 ? 2 : 3, 2, 1, 2);
+    part.q = problem.q;
+    const auto cut = [side](const std::vector<float>& from) {
+      return side == 0 ? std::vector<float>(from.begin(), from.begin() + 4)
+                       : std::vector<float>(from.begin() + 4, from.end());
+    };
+    part.k = cut(problem.k);
+    part.v = cut(problem.v);
+    const ReferenceResult result = part.forward();
+    outs[side].assign(result.outputs[0].values.begin(), result.outputs[0].values.end());
+    sums[side].assign(result.outputs[1].values.begin(), result.outputs[1].values.end());
+  }
+  const keel_tensor tensors[] = {problem.like_q(outs[0]), problem.of_rows(sums[0]),
+                                 problem.like_q(outs[1]), problem.of_rows(sums[1])};
+  const ReferenceResult merged =
+      run(KEEL_OP_ATTENTION_MERGE, {&tensors[0], &tensors[1], &tensors[2], &tensors[3]},
+          {&tensors[0], &tensors[1]}, {});
+  expect_near(merged.outputs[0].values, whole.outputs[0].values, 1e-6);
+  expect_near(merged.outputs[1].values, whole.outputs[1].values, 1e-6);
+}
+
+TEST(AttentionMergeReference, ASideWithoutKeysAddsNothing) {
+  const auto nothing = -std::numeric_limits<float>::infinity();
+  std::vector<float> a = {1, std::nanf(""), std::nanf("")};
+  std::vector<float> lse_a = {0.5f, nothing, nothing};
+  std::vector<float> b = {std::nanf(""), 3, std::nanf("")};
+  std::vector<float> lse_b = {nothing, 2, nothing};
+  const keel_tensor tensors[] = {kit::make_tensor(a.data(), KEEL_FLOAT32, {3, 1, 1}),
+                                 kit::make_tensor(lse_a.data(), KEEL_FLOAT32, {1, 3}),
+                                 kit::make_tensor(b.data(), KEEL_FLOAT32, {3, 1, 1}),
+                                 kit::make_tensor(lse_b.data(), KEEL_FLOAT32, {1, 3})};
+  const ReferenceResult merged =
+      run(KEEL_OP_ATTENTION_MERGE, {&tensors[0], &tensors[1], &tensors[2], &tensors[3]},
+          {&tensors[0], &tensors[1]}, {});
+  EXPECT_EQ(merged.outputs[0].values, (std::vector<double>{1, 3, 0}));
+  EXPECT_EQ(merged.outputs[1].values, (std::vector<double>{0.5, 2, -kInfinity}));
+}
+
+}  // namespace
+}  // namespace keel::ops
