@@ -1020,6 +1020,57 @@ constexpr Schema kPackedMatmul = {
     kPackedMatmulInputs, kPackedMatmulOutputs, kPackedMatmulAttributes, kPackedMatmulDtypes, KEEL_FLOAT32,
     check_packed_matmul};
 
+// ---- clamp
+
+constexpr InputSpec kClampInputs[] = {
+    {"x", "any", false, false},
+};
+constexpr OutputSpec kClampOutputs[] = {
+    {"y", "as x", 0b1, "", false},
+};
+constexpr AttributeSpec kClampAttributes[] = {
+    {"min", AttributeKind::kFloat, -kInfinity, -kInfinity, kInfinity,
+     "the lower bound"},
+    {"max", AttributeKind::kFloat, kInfinity, -kInfinity, kInfinity,
+     "the upper bound, also where min is larger"},
+};
+constexpr DtypeCombination kClampDtypes[] = {
+    {{KEEL_FLOAT32}, {KEEL_FLOAT32}, false, rounded_once(kErrorExact)},
+    {{KEEL_BFLOAT16}, {KEEL_BFLOAT16}, true, rounded_once(kErrorBFloat16)},
+    {{KEEL_FLOAT16}, {KEEL_FLOAT16}, true, rounded_once(kErrorFloat16)},
+};
+constexpr Schema kClamp = {
+    KEEL_OP_CLAMP, "clamp",
+    "y = the smaller of max and the larger of min and x; the bounds are rounded to float32 first. NaN stays NaN, and a bound that is NaN does not bound",
+    kClampInputs, kClampOutputs, kClampAttributes, kClampDtypes, KEEL_DTYPE_INVALID,
+    check_elementwise};
+
+// ---- clamp_backward
+
+constexpr InputSpec kClampBackwardInputs[] = {
+    {"x", "any", false, false},
+    {"dy", "as x", false, false},
+};
+constexpr OutputSpec kClampBackwardOutputs[] = {
+    {"dx", "as x", 0b10, "", false},
+};
+constexpr AttributeSpec kClampBackwardAttributes[] = {
+    {"min", AttributeKind::kFloat, -kInfinity, -kInfinity, kInfinity,
+     "as in clamp"},
+    {"max", AttributeKind::kFloat, kInfinity, -kInfinity, kInfinity,
+     "as in clamp"},
+};
+constexpr DtypeCombination kClampBackwardDtypes[] = {
+    {{KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32}, false, rounded_once(kErrorExact)},
+    {{KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_BFLOAT16}, true, rounded_once(kErrorBFloat16)},
+    {{KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT16}, true, rounded_once(kErrorFloat16)},
+};
+constexpr Schema kClampBackward = {
+    KEEL_OP_CLAMP_BACKWARD, "clamp_backward",
+    "dx = dy where clamp leaves x unchanged, bounds included; 0 where x < min, where x > max and where x is NaN",
+    kClampBackwardInputs, kClampBackwardOutputs, kClampBackwardAttributes, kClampBackwardDtypes, KEEL_DTYPE_INVALID,
+    check_elementwise};
+
 constexpr const Schema* kSchemas[] = {
     &kFill,
     &kCast,
@@ -1060,6 +1111,8 @@ constexpr const Schema* kSchemas[] = {
     &kCrossEntropyShardBackward,
     &kPackWeights,
     &kPackedMatmul,
+    &kClamp,
+    &kClampBackward,
 };
 
 }  // namespace

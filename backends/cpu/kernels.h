@@ -49,6 +49,12 @@ CastFunction cast_function(keel_dtype from, keel_dtype to);
 
 // ---- activations (kernels_activation.cc) --------------------------------------
 
+// The smaller of |high| and the larger of |low| and x; NaN stays NaN. Backward: dy where x is
+// within the bounds, else 0, also where x is NaN.
+void clamp_f32(const float* x, float low, float high, float* y, int64_t count);
+void clamp_backward_f32(const float* x, const float* dy, float low, float high, float* dx,
+                        int64_t count);
+
 // x / (1 + exp(-x)), and y = silu(gate) * up with its gradients. Sigmoids below 2^-127 are returned
 // as 0.
 void silu_f32(const float* x, float* y, int64_t count);

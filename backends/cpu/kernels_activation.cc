@@ -147,6 +147,29 @@ void bias_gelu_backward_f32(bool erf, const float* x, const float* bias, const f
   });
 }
 
+// ---- clamp
+
+void clamp_f32(const float* x, float low, float high, float* y, int64_t count) {
+  for_each_vector(count, [&](auto d, int64_t i) HWY_ATTR {
+    const auto t = hn::LoadU(d, x + i);
+    const auto lower = hn::Set(d, low);
+    const auto upper = hn::Set(d, high);
+    // Comparisons with NaN are false.
+    const auto raised = hn::IfThenElse(hn::Lt(t, lower), lower, t);
+    hn::StoreU(hn::IfThenElse(hn::Gt(raised, upper), upper, raised), d, y + i);
+  });
+}
+
+void clamp_backward_f32(const float* x, const float* dy, float low, float high, float* dx,
+                        int64_t count) {
+  for_each_vector(count, [&](auto d, int64_t i) HWY_ATTR {
+    const auto t = hn::LoadU(d, x + i);
+    const auto outside = hn::Or(hn::Lt(t, hn::Set(d, low)), hn::Gt(t, hn::Set(d, high)));
+    const auto cut = hn::Or(outside, hn::IsNaN(t));
+    hn::StoreU(hn::IfThenZeroElse(cut, hn::LoadU(d, dy + i)), d, dx + i);
+  });
+}
+
 // ---- swiglu
 
 // exp(-t), clamped just below the largest float: 1 / (1 + exp(-t)) is then still a normal number or
@@ -213,6 +236,8 @@ namespace keel::cpu::kernels {
 
 HWY_EXPORT(bias_gelu_f32);
 HWY_EXPORT(bias_gelu_backward_f32);
+HWY_EXPORT(clamp_f32);
+HWY_EXPORT(clamp_backward_f32);
 HWY_EXPORT(silu_f32);
 HWY_EXPORT(swiglu_f32);
 HWY_EXPORT(swiglu_backward_f32);
@@ -224,6 +249,15 @@ void bias_gelu_f32(bool erf, const float* x, const float* bias, float* y, int64_
 void bias_gelu_backward_f32(bool erf, const float* x, const float* bias, const float* dy, float* dx,
                             int64_t count) {
   HWY_DYNAMIC_DISPATCH(bias_gelu_backward_f32)(erf, x, bias, dy, dx, count);
+}
+
+void clamp_f32(const float* x, float low, float high, float* y, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(clamp_f32)(x, low, high, y, count);
+}
+
+void clamp_backward_f32(const float* x, const float* dy, float low, float high, float* dx,
+                        int64_t count) {
+  HWY_DYNAMIC_DISPATCH(clamp_backward_f32)(x, dy, low, high, dx, count);
 }
 
 void silu_f32(const float* x, float* y, int64_t count) {

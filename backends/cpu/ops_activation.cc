@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu, swiglu and bias_gelu with their gradients. 16-bit types are computed in float32 and
+// clamp, gelu, swiglu and bias_gelu with their gradients. 16-bit types are computed in float32 and
 // rounded once.
 #include <algorithm>
 #include <keel/plugin_kit.hpp>
@@ -44,6 +44,46 @@ void enqueue_blocks(Stream& stream, int64_t elements, const Body& body) {
       }
     });
     return KEEL_OK;
+  });
+}
+
+// ---- clamp -------------------------------------------------------------------
+
+OpSupport clamp_query(const keel_op_call& call) {
+  return {is_dense_float_call(call) ? "clamp" : nullptr};
+}
+
+void clamp_run(Stream& stream, const keel_op_call& call, void*) {
+  const auto [min, max] = kit::attributes<keel_op_clamp_attributes>(call);
+  const auto low = static_cast<float>(min);
+  const auto high = static_cast<float>(max);
+  const ReadFloats x = read(stream, call.inputs[0]);
+  const WrittenFloats y = written(stream, *call.outputs[0]);
+  enqueue_blocks(stream, kit::element_count(*call.outputs[0]), [=](int64_t first, int64_t count) {
+    float room[2][kBlock];
+    float* const out = y.block(first, room[1]);
+    kernels::clamp_f32(x.block(first, count, room[0]), low, high, out, count);
+    y.finish(first, count, out);
+  });
+}
+
+OpSupport clamp_backward_query(const keel_op_call& call) {
+  return {is_dense_float_call(call) ? "clamp_backward" : nullptr};
+}
+
+void clamp_backward_run(Stream& stream, const keel_op_call& call, void*) {
+  const auto [min, max] = kit::attributes<keel_op_clamp_backward_attributes>(call);
+  const auto low = static_cast<float>(min);
+  const auto high = static_cast<float>(max);
+  const ReadFloats x = read(stream, call.inputs[0]);
+  const ReadFloats dy = read(stream, call.inputs[1]);
+  const WrittenFloats dx = written(stream, *call.outputs[0]);
+  enqueue_blocks(stream, kit::element_count(*call.outputs[0]), [=](int64_t first, int64_t count) {
+    float room[3][kBlock];
+    float* const out = dx.block(first, room[2]);
+    kernels::clamp_backward_f32(x.block(first, count, room[0]), dy.block(first, count, room[1]),
+                                low, high, out, count);
+    dx.finish(first, count, out);
   });
 }
 
@@ -179,6 +219,8 @@ void bias_gelu_backward_run(Stream& stream, const keel_op_call& call, void*) {
 
 }  // namespace
 
+const Operator kClampOperator = {clamp_query, clamp_run};
+const Operator kClampBackwardOperator = {clamp_backward_query, clamp_backward_run};
 const Operator kGeluOperator = {gelu_query, gelu_run};
 const Operator kGeluBackwardOperator = {gelu_backward_query, gelu_backward_run};
 const Operator kSwigluOperator = {swiglu_query, swiglu_run};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu, swiglu and bias_gelu with their gradients.
+// clamp, gelu, swiglu and bias_gelu with their gradients.
 #include "backends/cuda/ops.h"
 
 namespace keel::cuda {
@@ -29,6 +29,36 @@ keel_status launch_elements(Stream& stream, const Kernels& kernels, const keel_t
   if (count == 0) return KEEL_OK;
   return launch(stream, kernels.of(x.dtype),
                 blocks_for(stream, count, simt::kThreads * lanes_of(x)), arguments);
+}
+
+// ---- clamp -----------------------------------------------------------------------
+
+constexpr Kernels kClamp = {KernelId::clamp_f32, KernelId::clamp_bf16, KernelId::clamp_f16};
+constexpr Kernels kClampBackward = {KernelId::clamp_backward_f32, KernelId::clamp_backward_bf16,
+                                    KernelId::clamp_backward_f16};
+
+// |dy| NULL: forward. Both operators have the same attributes.
+keel_status run_clamp_by(Stream& stream, const keel_op_call& call, const keel_tensor* dy,
+                         const Kernels& kernels) {
+  const keel_tensor& x = *call.inputs[0];
+  const auto attributes = kit::attributes<keel_op_clamp_attributes>(call);
+  simt::ClampArguments arguments = {};
+  arguments.x = address_of(x);
+  arguments.dy = address_or_none(dy);
+  arguments.out = address_of(*call.outputs[0]);
+  arguments.count = static_cast<uint64_t>(kit::element_count(x));
+  arguments.low = static_cast<float>(attributes.min);
+  arguments.high = static_cast<float>(attributes.max);
+  arguments.is_aligned = are_aligned(x, 0, {arguments.x, arguments.dy, arguments.out});
+  return launch_elements(stream, kernels, x, arguments.count, arguments);
+}
+
+keel_status run_clamp(Stream& stream, const keel_op_call& call, void*) {
+  return run_clamp_by(stream, call, nullptr, kClamp);
+}
+
+keel_status run_clamp_backward(Stream& stream, const keel_op_call& call, void*) {
+  return run_clamp_by(stream, call, call.inputs[1], kClampBackward);
 }
 
 // ---- swiglu ----------------------------------------------------------------------
@@ -106,6 +136,9 @@ keel_status run_bias_gelu_backward(Stream& stream, const keel_op_call& call, voi
 
 }  // namespace
 
+const Op kClampOp = {"simt.clamp", is_dense_float_call, nullptr, run_clamp};
+const Op kClampBackwardOp = {"simt.clamp_backward", is_dense_float_call, nullptr,
+                             run_clamp_backward};
 const Op kGeluOp = {"simt.gelu", is_dense_float_call, nullptr, run_gelu};
 const Op kGeluBackwardOp = {"simt.gelu_backward", is_dense_float_call, nullptr, run_gelu_backward};
 const Op kSwigluOp = {"simt.swiglu", is_dense_float_call, nullptr, run_swiglu};

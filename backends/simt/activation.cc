@@ -1,12 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-// swiglu and bias_gelu with their gradients. 16-bit types are computed in float32 and rounded once.
-// An output may alias an input: a thread reads its elements before it writes them.
+// clamp, swiglu and bias_gelu with their gradients. 16-bit types are computed in float32 and
+// rounded once. An output may alias an input: a thread reads its elements before it writes them.
 #include "backends/simt/gelu.h"
 #include "backends/simt/rows.h"
 #include "backends/simt/sigmoid.h"
 
 namespace keel::simt {
 namespace {
+
+// ---- clamp
+
+template <typename T>
+KEEL_SIMT_FUNCTION void clamp(const ClampArguments& args) {
+  const Global<const T> x(args.x);
+  const Global<T> y(args.out);
+  for_each<kLanes<T>>(args.count, args.is_aligned != 0, [&](auto lanes, uint64_t i) {
+    constexpr int n = decltype(lanes)::value;
+    Lanes<T, n> value = x.template load<n>(i);
+    for (int lane = 0; lane < n; ++lane) {
+      const float t = to_float(value.at[lane]);
+      const float raised = t < args.low ? args.low : t;
+      value.at[lane] = Round<T>::of(raised > args.high ? args.high : raised);
+    }
+    y.template store<n>(i, value);
+  });
+}
+
+template <typename T>
+KEEL_SIMT_FUNCTION void clamp_backward(const ClampArguments& args) {
+  const Global<const T> x(args.x);
+  const Global<const T> dy(args.dy);
+  const Global<T> dx(args.out);
+  for_each<kLanes<T>>(args.count, args.is_aligned != 0, [&](auto lanes, uint64_t i) {
+    constexpr int n = decltype(lanes)::value;
+    const Lanes<T, n> value = x.template load<n>(i);
+    Lanes<T, n> gradient = dy.template load<n>(i);
+    for (int lane = 0; lane < n; ++lane) {
+      const float t = to_float(value.at[lane]);
+      const bool is_cut = t < args.low || t > args.high || t != t;
+      gradient.at[lane] = Round<T>::of(is_cut ? 0.0F : to_float(gradient.at[lane]));
+    }
+    dx.template store<n>(i, gradient);
+  });
+}
 
 // ---- swiglu
 
@@ -107,6 +143,12 @@ KEEL_SIMT_FUNCTION void bias_gelu_backward(const BiasGeluArguments& args) {
 }  // namespace keel::simt
 
 #define KEEL_SIMT_ACTIVATION(type, T)                                             \
+  KEEL_SIMT_KERNEL(clamp_##type, keel::simt::ClampArguments) {                    \
+    keel::simt::clamp<T>(args);                                                   \
+  }                                                                               \
+  KEEL_SIMT_KERNEL(clamp_backward_##type, keel::simt::ClampArguments) {           \
+    keel::simt::clamp_backward<T>(args);                                          \
+  }                                                                               \
   KEEL_SIMT_KERNEL(swiglu_##type, keel::simt::SwigluArguments) {                  \
     keel::simt::swiglu<T>(args);                                                  \
   }                                                                               \

@@ -226,6 +226,14 @@ struct SwigluBackwardArguments {
 
 // |out| is y, or dx if |dy| is set. |bias| 0: none. |is_aligned|: all rows begin at multiples of 16
 // bytes; without a bias, all tensors do.
+struct ClampArguments {
+  Address x, dy, out;  // |dy| 0: forward
+  uint64_t count;
+  float low, high;
+  uint32_t is_aligned;
+  uint32_t unused;
+};
+
 struct BiasGeluArguments {
   Address x, bias, dy, out;
   uint64_t count, columns;

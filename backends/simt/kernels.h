@@ -69,6 +69,12 @@
   X(embedding_backward_f16)           \
   X(adamw_bf16)                       \
   X(adamw_f16)                        \
+  X(clamp_f32)                        \
+  X(clamp_backward_f32)               \
+  X(clamp_bf16)                       \
+  X(clamp_backward_bf16)              \
+  X(clamp_f16)                        \
+  X(clamp_backward_f16)               \
   X(swiglu_f32)                       \
   X(swiglu_backward_f32)              \
   X(bias_gelu_f32)                    \

@@ -1,10 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu, swiglu and bias_gelu with their gradients.
+// clamp, gelu, swiglu and bias_gelu with their gradients.
 #include "backends/vulkan/ops.h"
 
 namespace keel::vulkan {
 
 namespace {
+
+// ---- clamp -----------------------------------------------------------------------
+
+keel_status run_clamp(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& y = *call.outputs[0];
+  const auto attributes = kit::attributes<keel_op_clamp_attributes>(call);
+  struct {
+    uint64_t x, y;
+    uint32_t count, span;
+    float low, high;
+  } arguments = {
+      address_of(*call.inputs[0]),       address_of(y), 0, 0, static_cast<float>(attributes.min),
+      static_cast<float>(attributes.max)};
+  return run_elements(stream, stored_key(y.dtype, Shader::kClamp, Shader::kClamp16), arguments,
+                      kit::element_count(y));
+}
+
+keel_status run_clamp_backward(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& dx = *call.outputs[0];
+  const auto attributes = kit::attributes<keel_op_clamp_backward_attributes>(call);
+  struct {
+    uint64_t x, dy, dx;
+    uint32_t count, span;
+    float low, high;
+  } arguments = {
+      address_of(*call.inputs[0]),        address_of(*call.inputs[1]),       address_of(dx), 0, 0,
+      static_cast<float>(attributes.min), static_cast<float>(attributes.max)};
+  return run_elements(stream,
+                      stored_key(dx.dtype, Shader::kClampBackward, Shader::kClampBackward16),
+                      arguments, kit::element_count(dx));
+}
 
 // ---- swiglu ----------------------------------------------------------------------
 
@@ -92,6 +123,8 @@ keel_status run_bias_gelu_backward(Stream& stream, const keel_op_call& call, voi
 
 }  // namespace
 
+const Op kClampOp = {"vulkan.clamp", supports_floats, nullptr, run_clamp};
+const Op kClampBackwardOp = {"vulkan.clamp_backward", supports_floats, nullptr, run_clamp_backward};
 const Op kGeluOp = {"vulkan.gelu", supports_floats, nullptr, run_gelu};
 const Op kGeluBackwardOp = {"vulkan.gelu_backward", supports_floats, nullptr, run_gelu_backward};
 const Op kSwigluOp = {"vulkan.swiglu", supports_floats, nullptr, run_swiglu};

@@ -37,6 +37,8 @@
   TWO(kClip, clip, kElements, 0)                                              \
   TWO(kCrossEntropyShard, cross_entropy_shard, kReduction, 0)                 \
   TWO(kCrossEntropyShardBackward, cross_entropy_shard_backward, kElements, 0) \
+  TWO(kClamp, clamp, kElements, 0)                                            \
+  TWO(kClampBackward, clamp_backward, kElements, 0)                           \
   TWO(kSwiglu, swiglu, kElements, 0)                                          \
   TWO(kSwigluBackward, swiglu_backward, kElements, 0)                         \
   TWO(kBiasGelu, bias_gelu, kElements, 0)                                     \

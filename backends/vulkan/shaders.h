@@ -65,6 +65,10 @@ enum class Shader : uint32_t {
   kCrossEntropyShard16,
   kCrossEntropyShardBackward,
   kCrossEntropyShardBackward16,
+  kClamp,
+  kClamp16,
+  kClampBackward,
+  kClampBackward16,
   kSwiglu,
   kSwiglu16,
   kSwigluBackward,
@@ -84,7 +88,7 @@ enum class Shader : uint32_t {
   kTranspose16,
   kCastScaled,
 };
-inline constexpr uint32_t kShaderCount = 74;
+inline constexpr auto kShaderCount = static_cast<uint32_t>(Shader::kCastScaled) + 1;
 
 // The choice of a workgroup's size (constant_id 0).
 enum class WorkgroupShape {

@@ -528,6 +528,30 @@ static inline keel_status keel_op_packed_matmul(
                            attributes == NULL ? &defaults : attributes, 4);
 }
 
+/* y = the smaller of max and the larger of min and x; the bounds are rounded to float32 first. NaN
+ * stays NaN, and a bound that is NaN does not bound. */
+static inline keel_status keel_op_clamp(keel_stream stream, const keel_tensor* x,
+                                        const keel_tensor* y,
+                                        const keel_op_clamp_attributes* attributes) {
+  const keel_op_clamp_attributes defaults = KEEL_OP_CLAMP_ATTRIBUTES;
+  const keel_tensor* const inputs[] = {x};
+  const keel_tensor* const outputs[] = {y};
+  return keel_op_run_named(stream, KEEL_OP_CLAMP, inputs, 1, outputs, 1,
+                           attributes == NULL ? &defaults : attributes, 2);
+}
+
+/* dx = dy where clamp leaves x unchanged, bounds included; 0 where x < min, where x > max and where
+ * x is NaN. */
+static inline keel_status keel_op_clamp_backward(
+    keel_stream stream, const keel_tensor* x, const keel_tensor* dy, const keel_tensor* dx,
+    const keel_op_clamp_backward_attributes* attributes) {
+  const keel_op_clamp_backward_attributes defaults = KEEL_OP_CLAMP_BACKWARD_ATTRIBUTES;
+  const keel_tensor* const inputs[] = {x, dy};
+  const keel_tensor* const outputs[] = {dx};
+  return keel_op_run_named(stream, KEEL_OP_CLAMP_BACKWARD, inputs, 2, outputs, 1,
+                           attributes == NULL ? &defaults : attributes, 2);
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -6,6 +6,7 @@
 #ifndef KEEL_OPS_H_
 #define KEEL_OPS_H_
 
+#include <math.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -56,7 +57,9 @@ enum {
   KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD = 37,
   KEEL_OP_PACK_WEIGHTS = 38,
   KEEL_OP_PACKED_MATMUL = 39,
-  KEEL_OP_COUNT = 40,
+  KEEL_OP_CLAMP = 40,
+  KEEL_OP_CLAMP_BACKWARD = 41,
+  KEEL_OP_COUNT = 42,
   KEEL_OP_CUSTOM_BASE = 0x10000
 };
 
@@ -100,7 +103,9 @@ enum {
   X(CROSS_ENTROPY_SHARD, cross_entropy_shard, CrossEntropyShard) \
   X(CROSS_ENTROPY_SHARD_BACKWARD, cross_entropy_shard_backward, CrossEntropyShardBackward) \
   X(PACK_WEIGHTS, pack_weights, PackWeights) \
-  X(PACKED_MATMUL, packed_matmul, PackedMatmul)
+  X(PACKED_MATMUL, packed_matmul, PackedMatmul) \
+  X(CLAMP, clamp, Clamp) \
+  X(CLAMP_BACKWARD, clamp_backward, ClampBackward)
 
 enum {
   KEEL_ACTIVATION_NONE = 0,
@@ -345,6 +350,22 @@ typedef struct keel_op_packed_matmul_attributes {
 } keel_op_packed_matmul_attributes;
 #define KEEL_OP_PACKED_MATMUL_ATTRIBUTES {0, 1.0, 0.0, 0}
 
+typedef struct keel_op_clamp_attributes {
+  /* the lower bound */
+  double min;
+  /* the upper bound, also where min is larger */
+  double max;
+} keel_op_clamp_attributes;
+#define KEEL_OP_CLAMP_ATTRIBUTES {-HUGE_VAL, HUGE_VAL}
+
+typedef struct keel_op_clamp_backward_attributes {
+  /* as in clamp */
+  double min;
+  /* as in clamp */
+  double max;
+} keel_op_clamp_backward_attributes;
+#define KEEL_OP_CLAMP_BACKWARD_ATTRIBUTES {-HUGE_VAL, HUGE_VAL}
+
 /* Bit i: attribute i of the operator is a double, else an int64_t. 0 for custom operators. */
 static inline uint32_t keel_op_float_attributes(keel_op_id op) {
   switch (op) {
@@ -363,6 +384,9 @@ static inline uint32_t keel_op_float_attributes(keel_op_id op) {
     case KEEL_OP_CLIP:
     case KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD:
       return 0x1;
+    case KEEL_OP_CLAMP:
+    case KEEL_OP_CLAMP_BACKWARD:
+      return 0x3;
     case KEEL_OP_PACKED_MATMUL:
       return 0x6;
     case KEEL_OP_MATMUL:

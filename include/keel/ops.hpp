@@ -772,6 +772,41 @@ inline void packed_matmul(const Stream& stream, const PackedMatmul& arguments) {
   OpCall(arguments).run(stream);
 }
 
+// y = the smaller of max and the larger of min and x; the bounds are rounded to float32 first. NaN
+// stays NaN, and a bound that is NaN does not bound.
+struct Clamp {
+  static constexpr keel_op_id kOp = KEEL_OP_CLAMP;
+  Operand x;
+  Operand y;
+  double min = -HUGE_VAL;
+  double max = HUGE_VAL;
+
+  std::array<Operand, 1> inputs() const { return {{x}}; }
+  std::array<Operand, 1> outputs() const { return {{y}}; }
+  keel_op_clamp_attributes attributes() const { return {min, max}; }
+};
+inline void clamp(const Stream& stream, const Clamp& arguments) {
+  OpCall(arguments).run(stream);
+}
+
+// dx = dy where clamp leaves x unchanged, bounds included; 0 where x < min, where x > max and where
+// x is NaN.
+struct ClampBackward {
+  static constexpr keel_op_id kOp = KEEL_OP_CLAMP_BACKWARD;
+  Operand x;
+  Operand dy;
+  Operand dx;
+  double min = -HUGE_VAL;
+  double max = HUGE_VAL;
+
+  std::array<Operand, 2> inputs() const { return {{x, dy}}; }
+  std::array<Operand, 1> outputs() const { return {{dx}}; }
+  keel_op_clamp_backward_attributes attributes() const { return {min, max}; }
+};
+inline void clamp_backward(const Stream& stream, const ClampBackward& arguments) {
+  OpCall(arguments).run(stream);
+}
+
 }  // namespace v0
 }  // namespace keel::ops
 

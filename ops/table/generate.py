@@ -76,6 +76,8 @@ def string(text):
 
 
 def default_in_c(attribute):
+    if math.isinf(attribute.default):
+        return "HUGE_VAL" if attribute.default > 0 else "-HUGE_VAL"
     return literal(attribute.default, is_float=attribute.kind == "number")
 
 
@@ -119,6 +121,7 @@ def c_numbers():
 #ifndef KEEL_OPS_H_
 #define KEEL_OPS_H_
 
+#include <math.h>
 #include <stdint.h>
 
 #ifdef __cplusplus

@@ -822,3 +822,39 @@ operator(
     ],
     accumulation="f32",
 )
+
+operator(
+    "clamp", 40,
+    "y = the smaller of max and the larger of min and x; the bounds are rounded to float32 first. "
+    "NaN stays NaN, and a bound that is NaN does not bound",
+    inputs=[tensor("x", "any")],
+    outputs=[tensor("y", "as x", may_be=["x"])],
+    attributes=[
+        number("min", -INFINITY, ANY, "the lower bound"),
+        number("max", INFINITY, ANY, "the upper bound, also where min is larger"),
+    ],
+    dtypes=[
+        "f32 -> f32: rounded_once",
+        "bf16 -> bf16: rounded_once, optional",
+        "f16 -> f16: rounded_once, optional",
+    ],
+    shapes="elementwise",
+)
+
+operator(
+    "clamp_backward", 41,
+    "dx = dy where clamp leaves x unchanged, bounds included; 0 where x < min, where x > max and "
+    "where x is NaN",
+    inputs=[tensor("x", "any"), tensor("dy", "as x")],
+    outputs=[tensor("dx", "as x", may_be=["dy"])],
+    attributes=[
+        number("min", -INFINITY, ANY, "as in clamp"),
+        number("max", INFINITY, ANY, "as in clamp"),
+    ],
+    dtypes=[
+        "f32 f32 -> f32: rounded_once",
+        "bf16 bf16 -> bf16: rounded_once, optional",
+        "f16 f16 -> f16: rounded_once, optional",
+    ],
+    shapes="elementwise",
+)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans of operators that compute each element, or pair of elements, independently.
+#include <limits>
+
 #include "ops/testing/case_builder.h"
 #include "ops/testing/case_plans.h"
 
@@ -7,6 +9,8 @@ namespace keel::ops {
 namespace {
 
 using D = Distribution;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 CaseTensor scalar(D distribution) {
   return dense(KEEL_FLOAT32, {}, distribution);
@@ -113,6 +117,17 @@ std::vector<CasePlan> elementwise_plans() {
       {KEEL_OP_GELU_BACKWARD,
        {matrices()},
        {{0, 1}},
+       [](const PlannedCall& c) {
+         return alike(c.extents, {D::kNormal, D::kNormal});
+       }},
+      // Infinite bounds are the default.
+      {KEEL_OP_CLAMP,
+       {matrices()},
+       {{-kInfinity, -0.5, 0.25}, {kInfinity, 0.75, -1}},
+       [](const PlannedCall& c) { return alike(c.extents, {D::kNormal}); }},
+      {KEEL_OP_CLAMP_BACKWARD,
+       {matrices()},
+       {{-kInfinity, -0.5, 0.25}, {kInfinity, 0.75, -1}},
        [](const PlannedCall& c) {
          return alike(c.extents, {D::kNormal, D::kNormal});
        }},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of the operators with one shape for all tensors: fill, cast, add, scale, axpy, gelu, adamw.
+// Cases of the operators with one shape for all tensors: fill, cast, add, scale, axpy, clamp, gelu,
+// adamw.
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -13,6 +14,8 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 using Attributes = std::vector<keel_attribute>;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Rank 0 and 8, empty, one element, primes, near powers of two, and more than one block of any
 // kernel.
@@ -134,7 +137,6 @@ std::vector<Case> gelu_cases_of(keel_op_id op, const std::vector<Distribution>& 
 
 std::vector<Case> fill_cases() {
   std::vector<Case> cases = elementwise_cases(KEEL_OP_FILL, {}, {float_attribute(3)});
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const std::pair<const char*, double> values[] = {
       {"zero", 0},         {"fraction", 2.75},       {"pi", 3.14159265358979},
       {"largest_u8", 255}, {"negative", -17.5},      {"large", 1e9},
@@ -197,6 +199,37 @@ std::vector<Case> axpy_cases() {
   add_variant(&cases, KEEL_OP_AXPY, "zero", {D::kNormal, D::kNormal}, {float_attribute(0)});
   add_variant(&cases, KEEL_OP_AXPY, "non_finite", {D::kNonFinite, D::kNonFinite},
               {float_attribute(2)});
+  return cases;
+}
+
+std::vector<Case> clamp_cases() {
+  using D = Distribution;
+  const Attributes bounds = {float_attribute(-0.5), float_attribute(0.75)};
+  std::vector<Case> cases = elementwise_cases(KEEL_OP_CLAMP, {D::kNormal}, bounds);
+  add_variant(&cases, KEEL_OP_CLAMP, "special", {D::kSpecial}, bounds);
+  add_variant(&cases, KEEL_OP_CLAMP, "non_finite", {D::kNonFinite},
+              {float_attribute(-kInfinity), float_attribute(kInfinity)});
+  add_variant(&cases, KEEL_OP_CLAMP, "crossed", {D::kNormal},
+              {float_attribute(0.75), float_attribute(-0.5)});
+  // Halfway between float32 numbers, and beyond the range of 16 bits.
+  add_variant(&cases, KEEL_OP_CLAMP, "fine", {D::kNormal},
+              {float_attribute(0.1), float_attribute(0.1 + 0x1p-30)});
+  add_variant(&cases, KEEL_OP_CLAMP, "wide", {D::kWide},
+              {float_attribute(-1e30), float_attribute(1e300)});
+  return cases;
+}
+
+std::vector<Case> clamp_backward_cases() {
+  using D = Distribution;
+  const Attributes bounds = {float_attribute(-0.5), float_attribute(0.75)};
+  std::vector<Case> cases =
+      elementwise_cases(KEEL_OP_CLAMP_BACKWARD, {D::kNormal, D::kNormal}, bounds);
+  add_variant(&cases, KEEL_OP_CLAMP_BACKWARD, "special", {D::kSpecial, D::kNormal}, bounds);
+  // What is cut is 0, whatever its gradient.
+  add_variant(&cases, KEEL_OP_CLAMP_BACKWARD, "non_finite", {D::kSomeNaN, D::kNonFinite}, bounds);
+  // Elements on a bound pass.
+  add_variant(&cases, KEEL_OP_CLAMP_BACKWARD, "on_bounds", {D::kPowerOfTwo, D::kNormal},
+              {float_attribute(0.5), float_attribute(2)});
   return cases;
 }
 

@@ -46,6 +46,8 @@ std::vector<Far> fars() {
       {KEEL_OP_ADD, {}, Dtypes::kFirst, {kPastAPiece}},
       {KEEL_OP_SCALE, {-1.7}, Dtypes::kFirst, {kPastAPiece}},
       {KEEL_OP_AXPY, {0.3}, Dtypes::kFirst, {kPastAPiece}},
+      {KEEL_OP_CLAMP, {-0.5, 0.75}, Dtypes::kFirst, {kPastAPiece}},
+      {KEEL_OP_CLAMP_BACKWARD, {-0.5, 0.75}, Dtypes::kFirst, {kPastAPiece}},
       {KEEL_OP_GELU, {1}, Dtypes::kFirst, {kPastAPiece}},
       {KEEL_OP_GELU_BACKWARD, {1}, Dtypes::kFirst, {kPastAPiece}},
       {KEEL_OP_ADAMW, {0.5, 0.5, 0.9, 0.1, 0.5, 1000, 0x1p-10}, Dtypes::kFirst, {kPastAPiece}},

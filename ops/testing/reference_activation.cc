@@ -101,6 +101,28 @@ double gelu_slope_size(double t, double terms) {
 
 }  // namespace
 
+void clamp_reference(Workspace& w) {
+  const auto [min, max] = w.attributes<keel_op_clamp_attributes>();
+  const double low = round_to_dtype(min, KEEL_FLOAT32);
+  const double high = round_to_dtype(max, KEEL_FLOAT32);
+  for (size_t i = 0; i < w.count(); ++i) {
+    const double x = w.in(0)[i];
+    const double raised = x < low ? low : x;
+    w.out(0)[i] = raised > high ? high : raised;
+  }
+}
+
+void clamp_backward_reference(Workspace& w) {
+  const auto [min, max] = w.attributes<keel_op_clamp_backward_attributes>();
+  const double low = round_to_dtype(min, KEEL_FLOAT32);
+  const double high = round_to_dtype(max, KEEL_FLOAT32);
+  for (size_t i = 0; i < w.count(); ++i) {
+    const double x = w.in(0)[i];
+    const bool is_cut = x < low || x > high || std::isnan(x);
+    w.out(0)[i] = is_cut ? 0 : w.in(1)[i];
+  }
+}
+
 void gelu_reference(Workspace& w) {
   for (size_t i = 0; i < w.count(); ++i) {
     const double x = w.in(0)[i];

@@ -130,6 +130,27 @@ TEST(BiasGeluReference, ArgumentsBeyondAllBoundsGiveTheLimits) {
   }
 }
 
+TEST(ClampReference, AtKnownPoints) {
+  Floats x({5}, {-3, -1, 0.5f, 2, NAN});
+  Floats dy({5}, {1, 2, 3, 4, 5});
+  Floats y({5}, std::vector<float>(5));
+  const auto clamp = [&](double low, double high) {
+    std::vector<double> got =
+        run(KEEL_OP_CLAMP, {&x.tensor}, y.tensor, {float_attribute(low), float_attribute(high)});
+    EXPECT_TRUE(std::isnan(got.back()));
+    got.pop_back();
+    return got;
+  };
+  EXPECT_EQ(clamp(-1, 1), (std::vector<double>{-1, -1, 0.5, 1}));
+  EXPECT_EQ(clamp(-kInfinity, kInfinity), (std::vector<double>{-3, -1, 0.5, 2}));
+  EXPECT_EQ(clamp(1, -1), (std::vector<double>{-1, -1, -1, -1}));
+  EXPECT_EQ(clamp(NAN, 1), (std::vector<double>{-3, -1, 0.5, 1}));
+  // Elements on a bound pass.
+  EXPECT_EQ(run(KEEL_OP_CLAMP_BACKWARD, {&x.tensor, &dy.tensor}, y.tensor,
+                {float_attribute(-1), float_attribute(1)}),
+            (std::vector<double>{0, 2, 3, 0, 0}));
+}
+
 TEST(BiasGeluReference, AtKnownPoints) {
   Floats x({2, 2}, {0, 1, -1, 9});
   Floats bias({2}, {1, 1});
