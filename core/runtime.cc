@@ -316,7 +316,10 @@ Status Runtime::shutdown() {
     return failure(KEEL_FAILED_PRECONDITION, "keel_init has not been called");
   }
   g_api_state.store(ApiState::kEnding, std::memory_order_seq_cst);
-  const Status left = insiders::await(default_deadline());
+  const Deadline deadline = default_deadline();
+  Status left = insiders::await(deadline);
+  // Callbacks run until the last call that adds one has returned.
+  if (left.ok()) left = host_callbacks_.stop(deadline);
   if (!left.ok()) {
     log(KEEL_LOG_ERROR, "shutdown: {}", left.text());
     return left;

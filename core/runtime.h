@@ -20,6 +20,7 @@
 #include "core/event.h"
 #include "core/gate.h"
 #include "core/handle_table.h"
+#include "core/host_callbacks.h"
 #include "core/insiders.h"
 #include "core/module.h"
 #include "core/progress.h"
@@ -70,6 +71,7 @@ class Runtime {
   HandleTable<Kernel, HandleKind::kKernel>& kernel_handles() { return kernel_handles_; }
 
   Progress& progress() { return *progress_; }
+  HostCallbacks& host_callbacks() { return host_callbacks_; }
 
   // Registry of all live streams.
   void add_stream(Stream* stream);
@@ -98,6 +100,7 @@ class Runtime {
   std::mutex lifecycle_mutex_;
   int64_t default_timeout_ns_ = 0;
   std::unique_ptr<Progress> progress_;
+  HostCallbacks host_callbacks_;
   std::shared_mutex backends_mutex_;
   std::deque<std::unique_ptr<Backend>> backends_;
   std::mutex hooks_mutex_;  // taken by threads for which shutdown waits

@@ -245,8 +245,8 @@ KEEL_API keel_status keel_memory_snapshot(keel_device device, char* out_text,
 
 /* Pins host memory of the caller for fast copies with |device| until keel_host_unregister, when no
  * work may use the memory any more. Ranges may nest, overlap, repeat and adjoin: the memory stays
- * pinned while any registration covers it, and one buffer may lie across adjacent ranges. Of several
- * registrations that begin at |pointer|, keel_host_unregister takes back the latest;
+ * pinned while any registration covers it, and one buffer may lie across adjacent ranges. Of
+ * several registrations that begin at |pointer|, keel_host_unregister takes back the latest;
  * KEEL_INVALID_ARGUMENT if none does. For a CPU device, whole 2 MiB pieces of the range become huge
  * pages, up to 1 GiB a call, unless the memory is advised otherwise (MADV_NOHUGEPAGE). */
 KEEL_API keel_status keel_host_register(keel_device device, void* pointer, uint64_t size);
@@ -307,6 +307,30 @@ KEEL_API keel_status keel_event_wait(keel_event event, int64_t timeout_ns);
 /* Makes later work on |stream| run after the event's last record, on whatever backend the event was
  * recorded. Does not block. */
 KEEL_API keel_status keel_stream_wait_event(keel_stream stream, keel_event event);
+/* Calls |fn|(|user|, status) once, when all work enqueued on |stream| before this call is done,
+ * with the status that keel_stream_synchronize would return then; in |fn|, keel_last_error() has
+ * the text of a failure. The operations of an open group are enqueued by keel_group_end, so they
+ * are not among that work. |stream| may be destroyed meanwhile; the callback still comes. Never
+ * blocks, and never calls |fn| itself. After a failure of this call |fn| is never called. Analogue:
+ * cudaLaunchHostFunc; but later work does not wait for |fn|, and a failure is passed to |fn|.
+ *
+ * Callbacks run on one thread of Keel's, "keel-callbacks", which the first callback starts. Those
+ * of one stream run in the order of the stream, those of different streams in the order in which
+ * Keel sees the work end. A callback that takes long delays later callbacks, and nothing else. |fn|
+ * must not throw. It may call every function of Keel except those that wait: functions with a
+ * |timeout_ns|, keel_stream_destroy, functions that create or destroy a communicator, and
+ * keel_shutdown return KEEL_FAILED_PRECONDITION there.
+ *
+ * keel_shutdown calls every callback whose work is not done with KEEL_ABORTED; that work may still
+ * run then. keel_shutdown waits for callbacks up to the default deadline: KEEL_TIMED_OUT while one
+ * has not returned. No callback runs after a keel_shutdown that returned KEEL_OK. A forked child
+ * runs none. */
+typedef void (*keel_done_fn)(void* user, keel_status status);
+KEEL_API keel_status keel_stream_on_done(keel_stream stream, keel_done_fn fn, void* user);
+/* The same once the last record of |event| is done, with the status that keel_event_wait would
+ * return then. The event may be recorded again or destroyed meanwhile. The callback takes its place
+ * among those of the recording stream; an event that was never recorded counts as done. */
+KEEL_API keel_status keel_event_on_done(keel_event event, keel_done_fn fn, void* user);
 /* Nanoseconds between two timing events that were recorded on one device and are both done. */
 KEEL_API keel_status keel_event_elapsed(keel_event start, keel_event end,
                                         uint64_t* out_nanoseconds);
