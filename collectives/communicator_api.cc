@@ -41,6 +41,14 @@ CommunicatorTable& communicator_handles() {
         left->shut_down(Runtime::get().default_deadline());
       }
     });
+    Runtime::get().add_registration_user(
+        [created](const Device& device, uintptr_t begin, uintptr_t end) -> Status {
+          for (uint64_t handle : created->live_handles()) {
+            const Ref<Communicator> each = created->find(handle);
+            if (each) KEEL_RETURN_IF_ERROR(each->check_unused(device, begin, end));
+          }
+          return {};
+        });
     return created;
   }();
   return table;

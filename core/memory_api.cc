@@ -217,7 +217,10 @@ keel_status keel_host_unregister(keel_device device, void* pointer) {
       return failure(KEEL_UNSUPPORTED, "{} cannot pin host memory of the caller", found->name());
     }
     KEEL_RETURN_IF_ERROR(found->host_registrations().remove(
-        pointer, [&](void* at) { return unpin_host(*found, at); }));
+        pointer, [&](void* at) { return unpin_host(*found, at); },
+        [&](uintptr_t begin, uintptr_t end) {
+          return Runtime::get().check_unused(*found, begin, end);
+        }));
     if (keel::validation::enabled()) keel::validation::forget_registration(*found, pointer);
     return {};
   });

@@ -86,6 +86,11 @@ class Runtime {
   // Runs |hook| in shutdown, once no thread is inside a C function: layers above destroy their
   // objects there.
   void add_shutdown_hook(std::function<void()> hook);
+  // |check| fails if a layer above uses host memory in [begin, end) that is registered with the
+  // device. check_unused() returns the first failure.
+  using CheckUnused = std::function<Status(const Device&, uintptr_t begin, uintptr_t end)>;
+  void add_registration_user(CheckUnused check);
+  Status check_unused(const Device& device, uintptr_t begin, uintptr_t end);
 
  private:
   Runtime();
@@ -105,6 +110,7 @@ class Runtime {
   std::deque<std::unique_ptr<Backend>> backends_;
   std::mutex hooks_mutex_;  // taken by threads for which shutdown waits
   std::vector<std::function<void()>> shutdown_hooks_;
+  std::vector<CheckUnused> registration_users_;
 
   HandleTable<Device, HandleKind::kDevice> device_handles_;
   HandleTable<Stream, HandleKind::kStream> stream_handles_;

@@ -244,11 +244,14 @@ KEEL_API keel_status keel_memory_snapshot(keel_device device, char* out_text,
                                           uint64_t* in_out_size);
 
 /* Pins host memory of the caller for fast copies with |device| until keel_host_unregister, when no
- * work may use the memory any more. Ranges may nest, overlap, repeat and adjoin: the memory stays
- * pinned while any registration covers it, and one buffer may lie across adjacent ranges. Of
- * several registrations that begin at |pointer|, keel_host_unregister takes back the latest;
- * KEEL_INVALID_ARGUMENT if none does. For a CPU device, whole 2 MiB pieces of the range become huge
- * pages, up to 1 GiB a call, unless the memory is advised otherwise (MADV_NOHUGEPAGE). */
+ * work may use the memory any more. keel_host_unregister does not wait: while a collective or a
+ * message of this process that uses the memory is not complete, the call fails with
+ * KEEL_FAILED_PRECONDITION and names the operation and the rank; other work is not checked. Ranges
+ * may nest, overlap, repeat and adjoin: the memory stays pinned while any registration covers it,
+ * and one buffer may lie across adjacent ranges. Of several registrations that begin at |pointer|,
+ * keel_host_unregister takes back the latest; KEEL_INVALID_ARGUMENT if none does. For a CPU device,
+ * whole 2 MiB pieces of the range become huge pages, up to 1 GiB a call, unless the memory is
+ * advised otherwise (MADV_NOHUGEPAGE). */
 KEEL_API keel_status keel_host_register(keel_device device, void* pointer, uint64_t size);
 KEEL_API keel_status keel_host_unregister(keel_device device, void* pointer);
 
