@@ -43,10 +43,46 @@ TEST_P(MemoryTest, AliasReachesTheSameBytes) {
   EXPECT_EQ(read(device_, memory, 2), (std::vector<uint32_t>{5, 7}));
 }
 
+TEST_P(MemoryTest, NoBytesAreNull) {
+  const keel_stream stream = new_stream(device_);
+  for (const bool on_stream : {false, true}) {
+    void* memory = &memory;
+    ASSERT_KEEL_OK(on_stream ? keel_alloc_on_stream(stream, 0, &memory)
+                             : keel_alloc(device_, KEEL_MEMORY_DEVICE, 0, &memory));
+    EXPECT_EQ(memory, nullptr);
+    const uint32_t pattern = 7;
+    EXPECT_KEEL_OK(keel_fill(stream, memory, &pattern, 4, 0));
+    EXPECT_KEEL_OK(keel_copy(stream, device_, memory, KEEL_HOST, nullptr, 0));
+    EXPECT_KEEL_OK(keel_copy(stream, KEEL_HOST, nullptr, device_, memory, 0));
+    EXPECT_KEEL_OK(on_stream ? keel_free_on_stream(stream, memory) : keel_free(device_, memory));
+  }
+  auto stats = KEEL_STRUCT_INIT(keel_memory_stats, KEEL_STRUCT_MEMORY_STATS);
+  ASSERT_KEEL_OK(keel_memory_stats_get(device_, &stats));
+  EXPECT_EQ(stats.live_blocks, 0u);
+  EXPECT_EQ(stats.reserved, 0u);
+  keel_comm comm = {};
+  ASSERT_KEEL_OK(keel_comm_init_all(&device_, 1, nullptr, &comm));
+  EXPECT_KEEL_OK(keel_all_reduce(comm, nullptr, nullptr, 0, KEEL_FLOAT32, KEEL_SUM, stream));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
+  EXPECT_KEEL_OK(keel_comm_destroy(comm));
+}
+
+TEST_P(MemoryTest, NoBytesAreNotRegistered) {
+  auto info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
+  ASSERT_KEEL_OK(keel_device_info_get(device_, &info));
+  if ((info.capabilities & KEEL_CAPABILITY_HOST_REGISTER) == 0) {
+    GTEST_SKIP() << GetParam() << " registers no host memory";
+  }
+  int on_the_stack = 0;
+  EXPECT_KEEL_OK(keel_host_register(device_, &on_the_stack, 0));
+  EXPECT_KEEL_OK(keel_host_register(device_, nullptr, 0));
+  EXPECT_EQ(keel_host_unregister(device_, &on_the_stack), KEEL_INVALID_ARGUMENT);
+}
+
 TEST_P(MemoryTest, RefusesWrongSizesAndPointers) {
   void* memory = nullptr;
-  EXPECT_EQ(keel_alloc(device_, KEEL_MEMORY_DEVICE, 0, &memory), KEEL_INVALID_ARGUMENT);
   EXPECT_EQ(keel_alloc(device_, 77, 16, &memory), KEEL_INVALID_ARGUMENT);
+  EXPECT_EQ(keel_alloc(device_, 77, 0, &memory), KEEL_INVALID_ARGUMENT);
   for (uint64_t size : {UINT64_MAX, UINT64_MAX - 4095, UINT64_MAX / 2}) {
     EXPECT_EQ(keel_alloc(device_, KEEL_MEMORY_DEVICE, size, &memory), KEEL_OUT_OF_MEMORY);
   }

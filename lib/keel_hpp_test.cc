@@ -141,7 +141,10 @@ TEST_F(KeelHpp, BuffersOfAStreamAreUsedAgainInItsOrder) {
     const keel::Buffer again(stream, 4096);
     EXPECT_EQ(again.data(), first);
     outlives = keel::Buffer(stream, 64);
-    EXPECT_EQ(thrown_by([&] { keel::Buffer none(stream, 0); }), KEEL_INVALID_ARGUMENT);
+    EXPECT_EQ(thrown_by([&] { keel::Buffer none(stream, UINT64_MAX); }), KEEL_OUT_OF_MEMORY);
+    const keel::Buffer none(stream, 0);
+    EXPECT_EQ(none.data(), nullptr);
+    EXPECT_EQ(none.host_alias(), nullptr);
   }
   EXPECT_EQ(device_.memory_stats().live_blocks, before + 1);
   outlives = keel::Buffer();

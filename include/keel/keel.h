@@ -196,10 +196,11 @@ KEEL_API keel_status keel_device_synchronize(keel_device device, int64_t timeout
 
 /* ---- memory ------------------------------------------------------------- */
 
-/* Allocates |size| > 0 bytes, aligned to the device's alignment (>= 64); not zeroed. The memory
- * comes from a pool that keeps freed blocks; before KEEL_OUT_OF_MEMORY Keel has returned the pool
- * to the device and tried again. Pinned memory is host memory: the host may dereference it, device
- * memory never. Analogue: cudaMalloc, cudaMallocHost. */
+/* Allocates |size| bytes, aligned to the device's alignment (>= 64); not zeroed. |size| 0 succeeds
+ * with NULL, which every free takes and every operation on 0 bytes. The memory comes from a pool
+ * that keeps freed blocks; before KEEL_OUT_OF_MEMORY Keel has returned the pool to the device and
+ * tried again. Pinned memory is host memory: the host may dereference it, device memory never.
+ * Analogue: cudaMalloc, cudaMallocHost. */
 KEEL_API keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint64_t size,
                                 void** out_pointer);
 /* Frees |pointer|, as keel_alloc returned it; NULL does nothing. Does not wait: Keel reuses the
@@ -246,9 +247,10 @@ KEEL_API keel_status keel_memory_snapshot(keel_device device, char* out_text,
 /* Pins host memory of the caller for fast copies with |device| until keel_host_unregister, when no
  * work may use the memory any more. keel_host_unregister does not wait: while a collective or a
  * message of this process that uses the memory is not complete, the call fails with
- * KEEL_FAILED_PRECONDITION and names the operation and the rank; other work is not checked. Ranges
- * may nest, overlap, repeat and adjoin: the memory stays pinned while any registration covers it,
- * and one buffer may lie across adjacent ranges. Of several registrations that begin at |pointer|,
+ * KEEL_FAILED_PRECONDITION and names the operation and the rank; other work is not checked. |size|
+ * 0 registers nothing, and leaves nothing to unregister; |pointer| may then be NULL. Ranges may
+ * nest, overlap, repeat and adjoin: the memory stays pinned while any registration covers it, and
+ * one buffer may lie across adjacent ranges. Of several registrations that begin at |pointer|,
  * keel_host_unregister takes back the latest; KEEL_INVALID_ARGUMENT if none does. For a CPU device,
  * whole 2 MiB pieces of the range become huge pages, up to 1 GiB a call, unless the memory is
  * advised otherwise (MADV_NOHUGEPAGE). */
