@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <fstream>
 #include <optional>
+#include <string>
 
 #include "core/testing/keel_test.h"
 
@@ -114,6 +119,77 @@ TEST_P(MemoryTest, BlocksBehindAClosedGateAreNotReused) {
 INSTANTIATE_TEST_SUITE_P(Backends, MemoryTest,
                          ::testing::Values("cpu", "sim", "fake", "fake_polled"),
                          [](const auto& info) { return std::string(info.param); });
+
+// Sums of a mapping's counters in /proc/self/smaps, in bytes.
+struct Pages {
+  uint64_t resident = 0;
+  uint64_t huge = 0;
+};
+Pages pages_at(const void* address) {
+  std::ifstream maps("/proc/self/smaps");
+  const auto wanted = reinterpret_cast<uintptr_t>(address);
+  Pages pages;
+  bool is_there = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+    uint64_t kib = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
+      is_there = begin <= wanted && wanted < end;
+    } else if (is_there && std::sscanf(line.c_str(), "Rss: %lu kB", &kib) == 1) {
+      pages.resident += kib << 10;
+    } else if (is_there && std::sscanf(line.c_str(), "AnonHugePages: %lu kB", &kib) == 1) {
+      pages.huge += kib << 10;
+    }
+  }
+  return pages;
+}
+
+// Memory of the caller, registered with a CPU device.
+class RegisteredPagesTest : public KeelTest {
+ protected:
+  static constexpr uint64_t kHugePage = 2 << 20;
+  static constexpr uint64_t kBytes = 4 * kHugePage;
+
+  void SetUp() override {
+    KeelTest::SetUp();
+    // A neighbour with the same rights would share the mapping's entry in smaps.
+    room_ = mmap(nullptr, kBytes + 2 * kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(room_, MAP_FAILED);
+    memory_ =
+        static_cast<char*>(room_) + kHugePage + -reinterpret_cast<uintptr_t>(room_) % kHugePage;
+    ASSERT_EQ(mprotect(memory_, kBytes - kHugePage, PROT_READ | PROT_WRITE), 0);
+  }
+  void TearDown() override {
+    EXPECT_EQ(munmap(room_, kBytes + 2 * kHugePage), 0);
+    KeelTest::TearDown();
+  }
+  Pages registered(const Settings& settings) {
+    const keel_device device = load("cpu", settings).at(0);
+    EXPECT_KEEL_OK(keel_host_register(device, memory_, kBytes - kHugePage));
+    const Pages pages = pages_at(memory_);
+    EXPECT_KEEL_OK(keel_host_unregister(device, memory_));
+    return pages;
+  }
+
+  void* room_ = nullptr;
+  char* memory_ = nullptr;
+};
+
+TEST_F(RegisteredPagesTest, StayAsTheyAreUnlessAskedFor) {
+  const Pages pages = registered({{"devices", "1"}});
+  EXPECT_EQ(pages.resident, 0u) << "nothing has touched the memory";
+  EXPECT_EQ(pages.huge, 0u);
+}
+
+TEST_F(RegisteredPagesTest, AreHugeOnRequest) {
+  const Pages pages = registered({{"devices", "1"}, {"register_huge_pages", "1"}});
+  memory_[0] = 1;
+  if (madvise(memory_, kHugePage, 25 /* MADV_COLLAPSE */) != 0) {
+    GTEST_SKIP() << "the kernel gives no huge pages";
+  }
+  EXPECT_EQ(pages.huge, kBytes - kHugePage);
+}
 
 using FakeMemoryTest = KeelTest;
 

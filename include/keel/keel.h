@@ -251,9 +251,10 @@ KEEL_API keel_status keel_memory_snapshot(keel_device device, char* out_text,
  * 0 registers nothing, and leaves nothing to unregister; |pointer| may then be NULL. Ranges may
  * nest, overlap, repeat and adjoin: the memory stays pinned while any registration covers it, and
  * one buffer may lie across adjacent ranges. Of several registrations that begin at |pointer|,
- * keel_host_unregister takes back the latest; KEEL_INVALID_ARGUMENT if none does. For a CPU device,
- * whole 2 MiB pieces of the range become huge pages, up to 1 GiB a call, unless the memory is
- * advised otherwise (MADV_NOHUGEPAGE). */
+ * keel_host_unregister takes back the latest; KEEL_INVALID_ARGUMENT if none does. The pages of the
+ * memory stay as they are; with the setting register_huge_pages (KEEL_CPU_REGISTER_HUGE_PAGES=1) of
+ * the CPU's plugin, whole 2 MiB pieces of the range become huge pages, up to 1 GiB a call, unless
+ * the memory is advised otherwise (MADV_NOHUGEPAGE). */
 KEEL_API keel_status keel_host_register(keel_device device, void* pointer, uint64_t size);
 KEEL_API keel_status keel_host_unregister(keel_device device, void* pointer);
 
