@@ -295,7 +295,11 @@ KEEL_API keel_status keel_stream_unwrap(keel_stream stream, void** out_native);
 KEEL_API keel_status keel_stream_query(keel_stream stream);
 /* Waits until all work on |stream| is done. A failure of the stream, or of another stream whose
  * event the stream waited for, is returned here and at every other wait that depends on the failed
- * work; the data is then undefined, and later work is dropped until keel_stream_recover. */
+ * work; the data is then undefined, and later work is dropped until keel_stream_recover. After
+ * KEEL_TIMED_OUT keel_stream_query tells the two deadlines apart: KEEL_NOT_READY or KEEL_OK if the
+ * wait ran out of |timeout_ns|, KEEL_TIMED_OUT if an operation missed its own deadline. A call
+ * that a failed stream refuses returns the stream's failure, as keel_stream_query does; a call that
+ * is refused for itself does not fail the stream. */
 KEEL_API keel_status keel_stream_synchronize(keel_stream stream, int64_t timeout_ns);
 /* Drains a failed stream and makes it usable again; the memory that its work used is then free for
  * the caller. Also waits for the collectives enqueued before, which wait for all ranks to call.
