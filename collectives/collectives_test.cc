@@ -362,6 +362,108 @@ TEST(CollectiveBuffers, MemoryFreedBehindACollectiveServesUntilItsEnd) {
   }
 }
 
+// Two ranks on the CPU with registered memory of the caller.
+class RegisteredMemoryTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kCount = 5000;
+
+  void SetUp() override {
+    if (keel_device_find("cpu", &cpu_) != KEEL_OK) GTEST_SKIP() << "no CPU device";
+    const keel_device devices[] = {cpu_, cpu_};
+    ASSERT_KEEL_OK(keel_comm_init_all(devices, 2, nullptr, comms_));
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      ASSERT_KEEL_OK(keel_stream_create(cpu_, 0, &streams_[rank]));
+      memory_[rank] = floats(rank, 0, kCount);
+      ASSERT_KEEL_OK(register_memory(rank));
+    }
+  }
+  void TearDown() override {
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      if (comms_[rank].id != 0) (void)keel_comm_destroy(comms_[rank]);
+      if (streams_[rank].id == 0) continue;
+      EXPECT_KEEL_OK(keel_stream_destroy(streams_[rank]));
+    }
+  }
+  keel_status register_memory(uint32_t rank) {
+    return keel_host_register(cpu_, memory_[rank].data(), kCount * 4);
+  }
+  keel_status unregister(uint32_t rank) { return keel_host_unregister(cpu_, memory_[rank].data()); }
+  keel_status all_reduce(uint32_t rank, uint64_t count = kCount) {
+    return keel_all_reduce(comms_[rank], memory_[rank].data(), memory_[rank].data(), count,
+                           KEEL_FLOAT32, KEEL_SUM, streams_[rank]);
+  }
+  keel_status synchronize(uint32_t rank) {
+    return keel_stream_synchronize(streams_[rank], KEEL_TIMEOUT_DEFAULT);
+  }
+  void expect_refused(uint32_t rank, const std::string& operation) {
+    EXPECT_EQ(unregister(rank), KEEL_FAILED_PRECONDITION);
+    const std::string text = keel_last_error();
+    EXPECT_EQ(text.find(operation + " of rank " + std::to_string(rank)), 0u) << text;
+  }
+
+  keel_device cpu_ = {};
+  keel_comm comms_[2] = {};
+  keel_stream streams_[2] = {};
+  std::string memory_[2];
+};
+
+TEST_F(RegisteredMemoryTest, IsNotUnregisteredBehindACollective) {
+  for (const uint64_t count : {kCount, uint64_t{16}}) {
+    SCOPED_TRACE(count);
+    ASSERT_KEEL_OK(all_reduce(0, count));
+    expect_refused(0, "all_reduce");
+    EXPECT_KEEL_OK(unregister(1));
+    EXPECT_KEEL_OK(register_memory(1));
+    ASSERT_KEEL_OK(all_reduce(1, count));
+    for (uint32_t rank = 0; rank < 2; ++rank) EXPECT_KEEL_OK(synchronize(rank));
+  }
+  EXPECT_EQ(memory_[0], memory_[1]);
+  for (uint32_t rank = 0; rank < 2; ++rank) EXPECT_KEEL_OK(unregister(rank));
+}
+
+TEST_F(RegisteredMemoryTest, IsNotUnregisteredBehindAMessage) {
+  ASSERT_KEEL_OK(keel_recv(comms_[1], memory_[1].data(), kCount, KEEL_FLOAT32, 0, streams_[1]));
+  expect_refused(1, "send_recv");
+  ASSERT_KEEL_OK(keel_send(comms_[0], memory_[0].data(), kCount, KEEL_FLOAT32, 1, streams_[0]));
+  for (uint32_t rank = 0; rank < 2; ++rank) EXPECT_KEEL_OK(synchronize(rank));
+  EXPECT_EQ(memory_[0], memory_[1]);
+  for (uint32_t rank = 0; rank < 2; ++rank) EXPECT_KEEL_OK(unregister(rank));
+}
+
+TEST_F(RegisteredMemoryTest, SecondRegistrationIsTakenBackBehindACollective) {
+  ASSERT_KEEL_OK(register_memory(0));
+  ASSERT_KEEL_OK(all_reduce(0));
+  EXPECT_KEEL_OK(unregister(0)) << "the first registration still covers the memory";
+  expect_refused(0, "all_reduce");
+  ASSERT_KEEL_OK(all_reduce(1));
+  for (uint32_t rank = 0; rank < 2; ++rank) EXPECT_KEEL_OK(synchronize(rank));
+  for (uint32_t rank = 0; rank < 2; ++rank) EXPECT_KEEL_OK(unregister(rank));
+}
+
+TEST_F(RegisteredMemoryTest, IsUnregisteredOnceTheCollectiveHasFailed) {
+  ASSERT_KEEL_OK(all_reduce(0));
+  ASSERT_KEEL_OK(keel_comm_abort(comms_[1]));
+  EXPECT_EQ(synchronize(0), KEEL_ABORTED);
+  for (uint32_t rank = 0; rank < 2; ++rank) EXPECT_KEEL_OK(unregister(rank));
+}
+
+// A wait that has returned is proof enough, at once.
+TEST_F(RegisteredMemoryTest, IsUnregisteredRightAfterTheWait) {
+  constexpr int kTimes = 500;
+  const auto drive = [&](uint32_t rank) {
+    for (int i = 0; i < kTimes; ++i) {
+      ASSERT_KEEL_OK(all_reduce(rank));
+      ASSERT_KEEL_OK(synchronize(rank));
+      ASSERT_KEEL_OK(unregister(rank));
+      ASSERT_KEEL_OK(register_memory(rank));
+    }
+  };
+  std::thread other([&] { drive(1); });
+  drive(0);
+  other.join();
+  for (uint32_t rank = 0; rank < 2; ++rank) EXPECT_KEEL_OK(unregister(rank));
+}
+
 // Memory of the caller, with the same addresses on CPU devices.
 TEST(CollectiveBuffers, MemoryTheCallerHasRegisteredServesOnACpuDevice) {
   keel_device cpu;

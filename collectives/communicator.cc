@@ -287,8 +287,9 @@ Status Communicator::split(int32_t color, int32_t key, const CommunicatorOptions
 void Communicator::run_next(std::unique_lock<std::mutex>& lock, Operation* scratch) {
   queue_.pop(scratch);
   running_ = true;
-  lock.unlock();
   const bool was_taken = scratch->refused.ok();
+  running_operation_ = was_taken && !scratch->task ? scratch : nullptr;
+  lock.unlock();
   context_.call = scratch->call;
   if (scratch->task) {
     // In a task, peers may wait for more than the rank's descriptors.
@@ -396,6 +397,7 @@ void Communicator::complete(const Operation& operation, const Status& status) {
     std::lock_guard lock(mutex_);
     ++operations_;
     --undecided_;
+    running_operation_ = nullptr;  // before the gate opens: the caller may then unregister memory
     if (!status.ok() && hold.status.ok()) hold.status = status;
     if (--hold.pending != 0) return;
     if (hold_.get() == &hold) hold_ = {};

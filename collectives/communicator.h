@@ -123,6 +123,11 @@ class Communicator final : public GateOwner {
   Status add_factor(double factor, keel_reduction* out_reduction);
   Status resolve_reduction(Request* request) const;
 
+  // KEEL_FAILED_PRECONDITION, naming operation and rank, if an operation that is not complete uses
+  // host memory in [begin, end) that is registered with |device|. Operations that another thread
+  // runs within its call are not seen.
+  Status check_unused(const Device& device, uintptr_t begin, uintptr_t end) const;
+
   // Blocks until all enqueued operations are complete.
   Status finish(const Deadline& deadline);
   // Runs finish(), announces the end of the rank's calls to the peers, and joins the worker thread.
@@ -248,6 +253,8 @@ class Communicator final : public GateOwner {
   std::vector<double> factors_;
   bool stopping_ = false;
   bool running_ = false;  // an operation runs, on any thread
+  // The one that runs, from the queue and neither refused nor a task; NULL once it is complete.
+  const Operation* running_operation_ = nullptr;
   // Operations accepted and not refused. |taken_|: not complete with all follow-up work;
   // |undecided_|: of unknown outcome.
   uint64_t taken_ = 0;

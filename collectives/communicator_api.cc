@@ -41,6 +41,14 @@ CommunicatorTable& communicator_handles() {
         left->shut_down(Runtime::get().default_deadline());
       }
     });
+    Runtime::get().add_registration_user(
+        [created](const Device& device, uintptr_t begin, uintptr_t end) -> Status {
+          for (uint64_t handle : created->live_handles()) {
+            const Ref<Communicator> each = created->find(handle);
+            if (each) KEEL_RETURN_IF_ERROR(each->check_unused(device, begin, end));
+          }
+          return {};
+        });
     return created;
   }();
   return table;
@@ -191,6 +199,7 @@ Status join(const Ref<keel::Device>& device, const keel_unique_id& id, uint32_t 
 keel_status keel_comm_init_all(const keel_device* devices, uint32_t count,
                                const keel_comm_options* options, keel_comm* out_comms) {
   return api_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(keel::HostCallbacks::check_wait());
     KEEL_REQUIRE(devices)
     KEEL_REQUIRE(out_comms)
     if (count == 0 || count > keel::kMaxWorld) {
@@ -240,6 +249,7 @@ keel_status keel_comm_init_rank(keel_device device, const keel_unique_id* id, ui
                                 uint32_t world, const keel_comm_options* options,
                                 keel_comm* out_comm) {
   return api_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(keel::HostCallbacks::check_wait());
     KEEL_REQUIRE(id)
     KEEL_REQUIRE(out_comm)
     Ref<keel::Device> found;
@@ -263,6 +273,7 @@ keel_status keel_launch_info_get(keel_launch_info* out_info) {
 keel_status keel_comm_init_env(keel_device device, const keel_comm_options* options,
                                keel_comm* out_comm) {
   return api_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(keel::HostCallbacks::check_wait());
     KEEL_REQUIRE(out_comm)
     Ref<keel::Device> found;
     KEEL_RETURN_IF_ERROR(keel::find_device(device, "device", &found));
@@ -289,6 +300,7 @@ keel_status keel_comm_init_env(keel_device device, const keel_comm_options* opti
 keel_status keel_comm_split(keel_comm comm, int32_t color, int32_t key,
                             const keel_comm_options* options, keel_comm* out_comm) {
   return api_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(keel::HostCallbacks::check_wait());
     KEEL_RETURN_IF_ERROR(keel::OpenGroup::check_wait());
     Ref<Communicator> found;
     KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
@@ -310,6 +322,7 @@ keel_status keel_comm_duplicate(keel_comm comm, const keel_comm_options* options
 
 keel_status keel_comm_finalize(keel_comm comm, int64_t timeout_ns) {
   return api_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(keel::HostCallbacks::check_wait());
     KEEL_RETURN_IF_ERROR(keel::OpenGroup::check_wait());
     Ref<Communicator> found;
     KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
@@ -322,6 +335,7 @@ keel_status keel_comm_finalize(keel_comm comm, int64_t timeout_ns) {
 
 keel_status keel_comm_destroy(keel_comm comm) {
   return api_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(keel::HostCallbacks::check_wait());
     KEEL_RETURN_IF_ERROR(keel::OpenGroup::check_wait());
     const Ref<Communicator> found = communicator_handles().remove(comm.id);
     if (!found) return failure(KEEL_INVALID_HANDLE, "comm {:#x} is not a live handle", comm.id);

@@ -288,6 +288,58 @@ Status Communicator::fail(std::unique_lock<std::mutex>& lock, keel_collective co
   return {};
 }
 
+// ---- registered memory -----------------------------------------------------------
+
+namespace {
+
+// Returns whether |operation| of |rank|, one of |world| ranks, uses host memory in [begin, end).
+bool uses(const Operation& operation, const Memory& memory, uint32_t rank, uint32_t world,
+          uintptr_t begin, uintptr_t end) {
+  const auto overlaps = [&](const void* pointer, uint64_t bytes) {
+    if (pointer == nullptr || bytes == 0) return false;
+    auto address = reinterpret_cast<uintptr_t>(pointer);
+    Allocation allocation;
+    // Other memory is the caller's, with the same address for the host and the device.
+    if (operation.allocations.find(pointer, &allocation) || memory.find(pointer, &allocation)) {
+      if (allocation.host_alias == nullptr) return false;
+      address += reinterpret_cast<uintptr_t>(allocation.host_alias) -
+                 reinterpret_cast<uintptr_t>(allocation.base);
+    }
+    return address < end && begin < address + bytes;
+  };
+  const Request& request = operation.request;
+  for (const Transfer& transfer : request.transfers) {
+    const void* const pointer = transfer.sends ? transfer.source : transfer.destination;
+    if (overlaps(pointer, transfer.bytes())) return true;
+  }
+  if (request.collective == KEEL_SEND_RECV) return false;
+  return overlaps(request.send, request.send_bytes(rank, world)) ||
+         overlaps(request.receive, request.receive_bytes(rank, world));
+}
+
+}  // namespace
+
+Status Communicator::check_unused(const Device& device, uintptr_t begin, uintptr_t end) const {
+  // One of two ranks may have its sums made by the other's device, which reads its memory.
+  const Team& team = context_.team();
+  const bool is_reached =
+      device_.get() == &device ||
+      (context_.may_sum_on_device() && team.peer_info(1 - context_.rank()).device == device.name());
+  if (!is_reached) return {};
+  std::lock_guard lock(mutex_);
+  const auto check = [&](const Operation& operation) -> Status {
+    if (operation.task || !operation.refused.ok()) return {};
+    if (!uses(operation, device_->memory(), rank(), world(), begin, end)) return {};
+    return failure(KEEL_FAILED_PRECONDITION,
+                   "{} of {} uses the memory at {:#x} and is not complete: wait for its stream "
+                   "before the memory is unregistered",
+                   collective_name(operation.request.collective), team.name(rank()), begin);
+  };
+  if (running_operation_ != nullptr) KEEL_RETURN_IF_ERROR(check(*running_operation_));
+  for (size_t i = 0; i < queue_.size(); ++i) KEEL_RETURN_IF_ERROR(check(queue_.at(i)));
+  return {};
+}
+
 // ---- reductions with a factor ---------------------------------------------------
 
 namespace {

@@ -54,6 +54,8 @@ class OperationQueue {
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
   const Operation& front() const { return places_[first_]; }
+  // The operation behind |index| others; below size().
+  const Operation& at(size_t index) const { return places_[(first_ + index) % places_.size()]; }
   // Makes room for one more operation, after which push() cannot run out of memory.
   void reserve() {
     if (size_ == places_.size()) grow();

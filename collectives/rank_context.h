@@ -76,6 +76,7 @@ class RankContext {
   RankContext(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device, bool forbid_alias);
 
   Team& team() { return *team_; }
+  const Team& team() const { return *team_; }
   ControlSegment& segment() { return team_->segment(); }
   uint32_t rank() const { return rank_; }
   uint32_t world() const { return team_->world(); }

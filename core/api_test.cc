@@ -10,6 +10,11 @@
 namespace keel::testing {
 namespace {
 
+// A callback of calls that are refused.
+void never(void*, keel_status) {
+  ADD_FAILURE() << "a refused callback was called";
+}
+
 class ApiTest : public KeelTest {
  protected:
   void SetUp() override {
@@ -59,6 +64,8 @@ TEST_F(ApiTest, WrongHandlesAreNamedAndHarmNothing) {
       {"stream", [&](uint64_t h) { return keel_stream_query({h}); }},
       {"stream", [&](uint64_t h) { return keel_stream_synchronize({h}, 0); }},
       {"stream", [&](uint64_t h) { return keel_stream_recover({h}, 0); }},
+      {"stream", [&](uint64_t h) { return keel_stream_on_done({h}, &never, nullptr); }},
+      {"event", [&](uint64_t h) { return keel_event_on_done({h}, &never, nullptr); }},
       {"event", [&](uint64_t h) { return keel_event_destroy({h}); }},
       {"event", [&](uint64_t h) { return keel_event_record({h}, stream_); }},
       {"stream", [&](uint64_t h) { return keel_event_record(event_, {h}); }},
@@ -121,6 +128,8 @@ TEST_F(ApiTest, NullPointersAreNamed) {
   refused(keel_memory_find(device_, nullptr, nullptr), "pointer");
   refused(keel_stream_create(device_, 0, nullptr), "out_stream");
   refused(keel_event_create(0, nullptr), "out_event");
+  refused(keel_stream_on_done(stream_, nullptr, nullptr), "fn");
+  refused(keel_event_on_done(event_, nullptr, nullptr), "fn");
   refused(keel_event_elapsed(event_, event_, nullptr), "out_nanoseconds");
   refused(keel_gate_create(nullptr), "out_gate");
   refused(keel_fill(stream_, nullptr, nullptr, 1, 1), "pattern");

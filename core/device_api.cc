@@ -145,6 +145,7 @@ keel_status keel_device_native_handle(keel_device device, uint32_t which, void**
 
 keel_status keel_device_synchronize(keel_device device, int64_t timeout_ns) {
   return api_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(keel::HostCallbacks::check_wait());
     Ref<Device> found;
     KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
     keel::Deadline deadline = keel::Deadline::after(0);

@@ -7,6 +7,7 @@
 
 #include "core/device.h"
 #include "core/observer.h"
+#include "core/runtime.h"
 #include "core/stream.h"
 
 namespace keel {
@@ -32,6 +33,8 @@ void EventRecord::clean_up() {
   }
   inherited_ = {};
   status_ = {};
+  reports_changes_ = false;
+  end_number_ = 0;
   serial_ = 0;
   is_plain_ = true;
 }
@@ -44,12 +47,19 @@ bool EventRecord::add_waiter(Ref<Stream> stream, State seen) {
   return true;
 }
 
+void EventRecord::report_changes() {
+  std::lock_guard lock(mutex_);
+  is_plain_ = false;
+  reports_changes_ = true;
+}
+
 void EventRecord::mark_submitted(uint64_t order, const Status& inherited, WakeList& wake) {
   std::lock_guard lock(mutex_);
   order_ = order;
   if (!inherited.ok()) is_plain_ = false;
   inherited_ = inherited;
   set_state(kSubmittedNow);
+  if (reports_changes_) Runtime::get().host_callbacks().note_change();
   changed_.notify_all();
   wake.splice(wake.end(), waiters_);
 }
@@ -60,7 +70,9 @@ void EventRecord::mark_done(const Status& status, WakeList& wake) {
   if (before == State::kDone) return;  // another thread was first
   if (!status.ok()) is_plain_ = false;
   status_ = status;
+  if (reports_changes_) end_number_ = Runtime::get().host_callbacks().number_end();
   set_state(status.ok() ? kEndedWell : kEndedBadly);
+  if (reports_changes_) Runtime::get().host_callbacks().note_change();
   if (before == State::kHeld) changed_.notify_all();  // no thread blocks on it in a later state
   wake.splice(wake.end(), waiters_);
 }

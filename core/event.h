@@ -66,6 +66,11 @@ class EventRecord final : public RefCounted, public Retired {
   // Registers |stream| to be woken at the next change of state. False if the state is no longer
   // |seen|.
   bool add_waiter(Ref<Stream> stream, State seen);
+  // From now on HostCallbacks::note_change() is called at each change of state.
+  void report_changes();
+  // Compares the ends of records that report changes: the lower number ended first; 0 if the record
+  // was done before its report_changes(). For State::kDone.
+  uint64_t end_number() const { return end_number_; }
 
   // The recording stream calls these functions, at most once each and in this order. |inherited|:
   // the failure of the stream; the record ends with |inherited| once the work before it is over.
@@ -151,6 +156,8 @@ class EventRecord final : public RefCounted, public Retired {
   std::atomic<uint64_t> life_{0};
   bool is_plain_ = true;  // no state for dispose() to clean up
   Mutex mutex_;           // guards the members below and state changes
+  bool reports_changes_ = false;
+  uint64_t end_number_ = 0;  // written before the state, and never again
   std::condition_variable_any changed_;
   Status inherited_;
   Status status_;

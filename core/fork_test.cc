@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -27,6 +28,10 @@ struct Call {
   Call {                              \
 #call, [=, this] { return call; } \
   }
+
+void never(void*, keel_status) {
+  ADD_FAILURE() << "a refused callback was called";
+}
 
 class ForkTest : public KeelTest {
  protected:
@@ -115,6 +120,8 @@ class ForkTest : public KeelTest {
         KEEL_CALL(keel_stream_query(stream_)),
         KEEL_CALL(keel_stream_synchronize(stream_, kTestTimeout)),
         KEEL_CALL(keel_stream_recover(stream_, kTestTimeout)),
+        KEEL_CALL(keel_stream_on_done(stream_, &never, nullptr)),
+        KEEL_CALL(keel_event_on_done(event_, &never, nullptr)),
         KEEL_CALL(keel_event_create(0, &new_event_)),
         KEEL_CALL(keel_event_destroy(event_)),
         KEEL_CALL(keel_event_record(event_, stream_)),
@@ -264,6 +271,31 @@ TEST_F(ForkTest, TheChildIsRefusedAndTheParentUnharmed) {
   ASSERT_KEEL_OK(keel_all_reduce(comm_, memory_, there, kCount, KEEL_UINT32, KEEL_SUM, stream_));
   EXPECT_KEEL_OK(keel_stream_synchronize(stream_, kTestTimeout));
   EXPECT_EQ(read(device_, there, kCount), std::vector<uint32_t>(kCount, 7));
+}
+
+TEST_F(ForkTest, CallbackThatForksIsRefusedInTheChild) {
+  struct Forked {
+    keel_stream stream;
+    std::promise<int> exit_status;
+  } forked{stream_, {}};
+  const auto fork_within = [](void* user, keel_status) {
+    auto& self = *static_cast<Forked*>(user);
+    const pid_t child = fork();
+    if (child == 0) {
+      _exit(keel_stream_on_done(self.stream, &never, nullptr) == KEEL_FORKED ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    self.exit_status.set_value(status);
+  };
+  ASSERT_KEEL_OK(keel_stream_on_done(stream_, fork_within, &forked));
+  EXPECT_EQ(forked.exit_status.get_future().get(), 0);
+  std::promise<keel_status> later;
+  const auto keep = [](void* user, keel_status status) {
+    static_cast<std::promise<keel_status>*>(user)->set_value(status);
+  };
+  ASSERT_KEEL_OK(keel_stream_on_done(stream_, keep, &later));
+  EXPECT_KEEL_OK(later.get_future().get());
 }
 
 TEST_F(ForkTest, NoFunctionIsLeftOut) {

@@ -89,6 +89,30 @@ TEST_P(GateTest, OpenedWithAFailurePoisonsAllThatDepends) {
   EXPECT_EQ(read(device_, memory, 1), std::vector<uint32_t>{4});
 }
 
+TEST_P(GateTest, QueryTellsTheDeadlineOfAWaitFromThatOfTheWork) {
+  const keel_stream stream = new_stream(device_);
+  ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate_));
+  EXPECT_EQ(keel_stream_synchronize(stream, 0), KEEL_TIMED_OUT);
+  EXPECT_EQ(keel_stream_query(stream), KEEL_NOT_READY);
+  ASSERT_KEEL_OK(keel_gate_open(gate_, KEEL_TIMED_OUT, "rank 3 did not call in time"));
+  EXPECT_EQ(keel_stream_synchronize(stream, kTestTimeout), KEEL_TIMED_OUT);
+  EXPECT_EQ(keel_stream_query(stream), KEEL_TIMED_OUT);
+  EXPECT_KEEL_OK(keel_stream_recover(stream, kTestTimeout));
+}
+
+TEST_P(GateTest, QueryTellsARefusedCallFromAFailedStream) {
+  const keel_stream stream = new_stream(device_);
+  void* const memory = alloc(device_, 8);
+  EXPECT_EQ(fill(stream, memory, 7, 3), KEEL_OUT_OF_RANGE);
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout)) << "the call alone was refused";
+  ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate_));
+  ASSERT_KEEL_OK(keel_gate_open(gate_, KEEL_DATA_LOSS, "the disk is full"));
+  EXPECT_EQ(keel_stream_synchronize(stream, kTestTimeout), KEEL_DATA_LOSS);
+  EXPECT_EQ(fill(stream, memory, 7, 2), KEEL_DATA_LOSS);
+  EXPECT_EQ(keel_stream_query(stream), KEEL_DATA_LOSS);
+  EXPECT_KEEL_OK(keel_stream_recover(stream, kTestTimeout));
+}
+
 TEST_P(GateTest, DestroyedClosedItCancels) {
   const keel_stream stream = new_stream(device_);
   ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate_));

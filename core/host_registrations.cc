@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "core/range_lookup_cache.h"
 
@@ -95,9 +97,26 @@ Status HostRegistrations::add(void* pointer, uint64_t size, const Pin& pin, cons
   return {};
 }
 
-Status HostRegistrations::remove(void* pointer, const Unpin& unpin) {
+Status HostRegistrations::check_last(uintptr_t begin, const CheckUnused& check) const {
+  std::vector<std::pair<uintptr_t, uintptr_t>> last;
+  {
+    std::lock_guard lock(mutex_);
+    const auto [first, after] = registrations_.equal_range(begin);
+    if (first == after) return {};
+    const uintptr_t end = std::prev(after)->second;
+    for (auto range = first_after(covered_, begin); range != covered_.end() && range->first < end;
+         ++range) {
+      if (range->second.registrations == 1) last.emplace_back(range->first, range->second.end);
+    }
+  }
+  for (const auto& [from, to] : last) KEEL_RETURN_IF_ERROR(check(from, to));
+  return {};
+}
+
+Status HostRegistrations::remove(void* pointer, const Unpin& unpin, const CheckUnused& check) {
   const auto begin = reinterpret_cast<uintptr_t>(pointer);
   std::lock_guard changing(changes_);
+  if (check != nullptr) KEEL_RETURN_IF_ERROR(check_last(begin, check));
   Ranges unused;
   {
     std::lock_guard lock(mutex_);

@@ -21,13 +21,16 @@ class HostRegistrations {
   // Pins |size| bytes with the plugin; |*out_device_pointer|: the device's address, NULL if none.
   using Pin = std::function<Status(void* pointer, uint64_t size, void** out_device_pointer)>;
   using Unpin = std::function<Status(void* pointer)>;
+  // Fails if the host memory [begin, end) is in use.
+  using CheckUnused = std::function<Status(uintptr_t begin, uintptr_t end)>;
 
   // Registers a range, and pins the parts that no earlier registration covers. On a failure of
   // |pin| nothing is registered.
   Status add(void* pointer, uint64_t size, const Pin& pin, const Unpin& unpin);
   // Takes back the latest registration that begins at |pointer|; KEEL_INVALID_ARGUMENT if none
-  // does. Returns the first failure of |unpin|; the registration is gone all the same.
-  Status remove(void* pointer, const Unpin& unpin);
+  // does. A failure of |check|, called for the memory that no other registration covers, changes
+  // nothing. Returns the first failure of |unpin|; the registration is gone all the same.
+  Status remove(void* pointer, const Unpin& unpin, const CheckUnused& check = nullptr);
   // Returns whether [pointer, pointer + size) lies in registered memory with the same address on
   // the device, as on CPU devices; the range may then be passed in place of device memory, also
   // across adjacent registrations. Each thread caches the last two matching ranges, so that
@@ -49,6 +52,8 @@ class HostRegistrations {
   // Splits the covered range around |at|, so that one begins there. With |mutex_| held.
   void split(uintptr_t at);
   void change();  // with |mutex_| held
+  // Calls |check| for the memory covered by the latest registration at |begin| alone.
+  Status check_last(uintptr_t begin, const CheckUnused& check) const;
 
   std::mutex changes_;  // serialises add() and remove(); held while the plugin pins and unpins
   mutable std::mutex mutex_;                           // a leaf: protects all below

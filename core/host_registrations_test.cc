@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace keel {
@@ -147,6 +148,26 @@ TEST_F(HostRegistrationsTest, AdjacentAndOverlappingRangesAreOne) {
   EXPECT_TRUE(has(768, 1024));
   ASSERT_TRUE(add(1792, 8, /*same_address=*/false).ok());
   EXPECT_FALSE(has(1784, 16)) << "half of the range has another address";
+}
+
+TEST_F(HostRegistrationsTest, MemoryInUseStaysRegistered) {
+  ASSERT_TRUE(add(0, 1024).ok());
+  ASSERT_TRUE(add(256, 256).ok());
+  std::vector<std::pair<uint64_t, uint64_t>> asked;
+  const auto in_use = [&](uintptr_t begin, uintptr_t end) {
+    const auto base = reinterpret_cast<uintptr_t>(g_memory);
+    asked.emplace_back(begin - base, end - base);
+    return failure(KEEL_FAILED_PRECONDITION, "in use");
+  };
+  const HostRegistrations::Unpin unpin = [](void*) { return Status(); };
+  EXPECT_TRUE(registrations_.remove(g_memory + 256, unpin, in_use).ok()) << "still covered";
+  EXPECT_TRUE(asked.empty());
+  ASSERT_TRUE(add(512, 256).ok());
+  EXPECT_EQ(registrations_.remove(g_memory, unpin, in_use).code(), KEEL_FAILED_PRECONDITION);
+  EXPECT_EQ(asked.size(), 1u);
+  EXPECT_EQ(asked[0].first, 0u);
+  EXPECT_TRUE(has(0, 1024));
+  EXPECT_TRUE(remove(0).ok());
 }
 
 TEST_F(HostRegistrationsTest, RefusedPinLeavesNothing) {

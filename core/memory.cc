@@ -125,7 +125,6 @@ void Memory::tell_observers() const {
 
 Status Memory::make_request(keel_memory_kind kind, uint64_t size, Stream* stream,
                             Request* out_request) const {
-  if (size == 0) return failure(KEEL_INVALID_ARGUMENT, "size is 0");
   if (kind > KEEL_MEMORY_MANAGED) {
     return failure(KEEL_INVALID_ARGUMENT, "kind {} is no kind of memory", kind);
   }
@@ -158,6 +157,10 @@ Status Memory::allocate(keel_memory_kind kind, uint64_t size, Stream* stream, vo
   KEEL_RETURN_IF_ERROR(make_request(kind, size, stream, &request));
   KEEL_RETURN_IF_ERROR(device_.open());
   KEEL_RETURN_IF_ERROR(stream == nullptr ? device_.check_alive() : stream->status());
+  if (size == 0) {
+    *out_pointer = nullptr;
+    return {};
+  }
   uint64_t segment = 0;
   std::vector<MemorySegment> idle;
   {

@@ -78,7 +78,9 @@ keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint64_t size,
     }
     void* pointer = nullptr;
     KEEL_RETURN_IF_ERROR(found->memory().alloc(kind, size, &pointer));
-    if (keel::validation::enabled()) keel::validation::note_memory(*found, pointer, size);
+    if (keel::validation::enabled() && size != 0) {
+      keel::validation::note_memory(*found, pointer, size);
+    }
     *out_pointer = pointer;
     return {};
   });
@@ -108,7 +110,7 @@ keel_status keel_alloc_on_stream(keel_stream stream, uint64_t size, void** out_p
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
     void* pointer = nullptr;
     KEEL_RETURN_IF_ERROR(found->device().memory().alloc(*found, size, &pointer));
-    if (keel::validation::enabled()) {
+    if (keel::validation::enabled() && size != 0) {
       keel::validation::note_memory(found->device(), pointer, size);
     }
     *out_pointer = pointer;
@@ -175,8 +177,7 @@ keel_status keel_memory_trim(keel_device device) {
 
 keel_status keel_host_register(keel_device device, void* pointer, uint64_t size) {
   return api_call([&]() -> Status {
-    KEEL_REQUIRE(pointer)
-    if (size == 0) return failure(KEEL_INVALID_ARGUMENT, "size is 0");
+    if (size != 0) KEEL_REQUIRE(pointer)
     Ref<Device> found;
     KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
     const keel_memory_table* table = found->memory_table();
@@ -184,6 +185,7 @@ keel_status keel_host_register(keel_device device, void* pointer, uint64_t size)
         !KEEL_HAS(keel_memory_table, table, host_register)) {
       return failure(KEEL_UNSUPPORTED, "{} cannot pin host memory of the caller", found->name());
     }
+    if (size == 0) return {};
     keel::PinnedSegmentCache::get().yield(*found, pointer, size);
     KEEL_RETURN_IF_ERROR(found->host_registrations().add(
         pointer, size,
@@ -217,7 +219,10 @@ keel_status keel_host_unregister(keel_device device, void* pointer) {
       return failure(KEEL_UNSUPPORTED, "{} cannot pin host memory of the caller", found->name());
     }
     KEEL_RETURN_IF_ERROR(found->host_registrations().remove(
-        pointer, [&](void* at) { return unpin_host(*found, at); }));
+        pointer, [&](void* at) { return unpin_host(*found, at); },
+        [&](uintptr_t begin, uintptr_t end) {
+          return Runtime::get().check_unused(*found, begin, end);
+        }));
     if (keel::validation::enabled()) keel::validation::forget_registration(*found, pointer);
     return {};
   });

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <fstream>
 #include <optional>
+#include <string>
 
 #include "core/testing/keel_test.h"
 
@@ -43,10 +48,46 @@ TEST_P(MemoryTest, AliasReachesTheSameBytes) {
   EXPECT_EQ(read(device_, memory, 2), (std::vector<uint32_t>{5, 7}));
 }
 
+TEST_P(MemoryTest, NoBytesAreNull) {
+  const keel_stream stream = new_stream(device_);
+  for (const bool on_stream : {false, true}) {
+    void* memory = &memory;
+    ASSERT_KEEL_OK(on_stream ? keel_alloc_on_stream(stream, 0, &memory)
+                             : keel_alloc(device_, KEEL_MEMORY_DEVICE, 0, &memory));
+    EXPECT_EQ(memory, nullptr);
+    const uint32_t pattern = 7;
+    EXPECT_KEEL_OK(keel_fill(stream, memory, &pattern, 4, 0));
+    EXPECT_KEEL_OK(keel_copy(stream, device_, memory, KEEL_HOST, nullptr, 0));
+    EXPECT_KEEL_OK(keel_copy(stream, KEEL_HOST, nullptr, device_, memory, 0));
+    EXPECT_KEEL_OK(on_stream ? keel_free_on_stream(stream, memory) : keel_free(device_, memory));
+  }
+  auto stats = KEEL_STRUCT_INIT(keel_memory_stats, KEEL_STRUCT_MEMORY_STATS);
+  ASSERT_KEEL_OK(keel_memory_stats_get(device_, &stats));
+  EXPECT_EQ(stats.live_blocks, 0u);
+  EXPECT_EQ(stats.reserved, 0u);
+  keel_comm comm = {};
+  ASSERT_KEEL_OK(keel_comm_init_all(&device_, 1, nullptr, &comm));
+  EXPECT_KEEL_OK(keel_all_reduce(comm, nullptr, nullptr, 0, KEEL_FLOAT32, KEEL_SUM, stream));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
+  EXPECT_KEEL_OK(keel_comm_destroy(comm));
+}
+
+TEST_P(MemoryTest, NoBytesAreNotRegistered) {
+  auto info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
+  ASSERT_KEEL_OK(keel_device_info_get(device_, &info));
+  if ((info.capabilities & KEEL_CAPABILITY_HOST_REGISTER) == 0) {
+    GTEST_SKIP() << GetParam() << " registers no host memory";
+  }
+  int on_the_stack = 0;
+  EXPECT_KEEL_OK(keel_host_register(device_, &on_the_stack, 0));
+  EXPECT_KEEL_OK(keel_host_register(device_, nullptr, 0));
+  EXPECT_EQ(keel_host_unregister(device_, &on_the_stack), KEEL_INVALID_ARGUMENT);
+}
+
 TEST_P(MemoryTest, RefusesWrongSizesAndPointers) {
   void* memory = nullptr;
-  EXPECT_EQ(keel_alloc(device_, KEEL_MEMORY_DEVICE, 0, &memory), KEEL_INVALID_ARGUMENT);
   EXPECT_EQ(keel_alloc(device_, 77, 16, &memory), KEEL_INVALID_ARGUMENT);
+  EXPECT_EQ(keel_alloc(device_, 77, 0, &memory), KEEL_INVALID_ARGUMENT);
   for (uint64_t size : {UINT64_MAX, UINT64_MAX - 4095, UINT64_MAX / 2}) {
     EXPECT_EQ(keel_alloc(device_, KEEL_MEMORY_DEVICE, size, &memory), KEEL_OUT_OF_MEMORY);
   }
@@ -78,6 +119,77 @@ TEST_P(MemoryTest, BlocksBehindAClosedGateAreNotReused) {
 INSTANTIATE_TEST_SUITE_P(Backends, MemoryTest,
                          ::testing::Values("cpu", "sim", "fake", "fake_polled"),
                          [](const auto& info) { return std::string(info.param); });
+
+// Sums of a mapping's counters in /proc/self/smaps, in bytes.
+struct Pages {
+  uint64_t resident = 0;
+  uint64_t huge = 0;
+};
+Pages pages_at(const void* address) {
+  std::ifstream maps("/proc/self/smaps");
+  const auto wanted = reinterpret_cast<uintptr_t>(address);
+  Pages pages;
+  bool is_there = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+    uint64_t kib = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
+      is_there = begin <= wanted && wanted < end;
+    } else if (is_there && std::sscanf(line.c_str(), "Rss: %lu kB", &kib) == 1) {
+      pages.resident += kib << 10;
+    } else if (is_there && std::sscanf(line.c_str(), "AnonHugePages: %lu kB", &kib) == 1) {
+      pages.huge += kib << 10;
+    }
+  }
+  return pages;
+}
+
+// Memory of the caller, registered with a CPU device.
+class RegisteredPagesTest : public KeelTest {
+ protected:
+  static constexpr uint64_t kHugePage = 2 << 20;
+  static constexpr uint64_t kBytes = 4 * kHugePage;
+
+  void SetUp() override {
+    KeelTest::SetUp();
+    // A neighbour with the same rights would share the mapping's entry in smaps.
+    room_ = mmap(nullptr, kBytes + 2 * kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(room_, MAP_FAILED);
+    memory_ =
+        static_cast<char*>(room_) + kHugePage + -reinterpret_cast<uintptr_t>(room_) % kHugePage;
+    ASSERT_EQ(mprotect(memory_, kBytes - kHugePage, PROT_READ | PROT_WRITE), 0);
+  }
+  void TearDown() override {
+    EXPECT_EQ(munmap(room_, kBytes + 2 * kHugePage), 0);
+    KeelTest::TearDown();
+  }
+  Pages registered(const Settings& settings) {
+    const keel_device device = load("cpu", settings).at(0);
+    EXPECT_KEEL_OK(keel_host_register(device, memory_, kBytes - kHugePage));
+    const Pages pages = pages_at(memory_);
+    EXPECT_KEEL_OK(keel_host_unregister(device, memory_));
+    return pages;
+  }
+
+  void* room_ = nullptr;
+  char* memory_ = nullptr;
+};
+
+TEST_F(RegisteredPagesTest, StayAsTheyAreUnlessAskedFor) {
+  const Pages pages = registered({{"devices", "1"}});
+  EXPECT_EQ(pages.resident, 0u) << "nothing has touched the memory";
+  EXPECT_EQ(pages.huge, 0u);
+}
+
+TEST_F(RegisteredPagesTest, AreHugeOnRequest) {
+  const Pages pages = registered({{"devices", "1"}, {"register_huge_pages", "1"}});
+  memory_[0] = 1;
+  if (madvise(memory_, kHugePage, 25 /* MADV_COLLAPSE */) != 0) {
+    GTEST_SKIP() << "the kernel gives no huge pages";
+  }
+  EXPECT_EQ(pages.huge, kBytes - kHugePage);
+}
 
 using FakeMemoryTest = KeelTest;
 

@@ -304,6 +304,21 @@ void Runtime::add_shutdown_hook(std::function<void()> hook) {
   shutdown_hooks_.push_back(std::move(hook));
 }
 
+void Runtime::add_registration_user(CheckUnused check) {
+  std::lock_guard lock(hooks_mutex_);
+  registration_users_.push_back(std::move(check));
+}
+
+Status Runtime::check_unused(const Device& device, uintptr_t begin, uintptr_t end) {
+  std::vector<CheckUnused> users;
+  {
+    std::lock_guard lock(hooks_mutex_);
+    users = registration_users_;
+  }
+  for (const CheckUnused& check : users) KEEL_RETURN_IF_ERROR(check(device, begin, end));
+  return {};
+}
+
 Status Runtime::shutdown() {
   if (insiders::is_inside() || insiders::is_in_callback()) {
     return failure(KEEL_FAILED_PRECONDITION,
@@ -316,7 +331,10 @@ Status Runtime::shutdown() {
     return failure(KEEL_FAILED_PRECONDITION, "keel_init has not been called");
   }
   g_api_state.store(ApiState::kEnding, std::memory_order_seq_cst);
-  const Status left = insiders::await(default_deadline());
+  const Deadline deadline = default_deadline();
+  Status left = insiders::await(deadline);
+  // Callbacks run until the last call that adds one has returned.
+  if (left.ok()) left = host_callbacks_.stop(deadline);
   if (!left.ok()) {
     log(KEEL_LOG_ERROR, "shutdown: {}", left.text());
     return left;

@@ -20,6 +20,7 @@
 #include "core/event.h"
 #include "core/gate.h"
 #include "core/handle_table.h"
+#include "core/host_callbacks.h"
 #include "core/insiders.h"
 #include "core/module.h"
 #include "core/progress.h"
@@ -70,6 +71,7 @@ class Runtime {
   HandleTable<Kernel, HandleKind::kKernel>& kernel_handles() { return kernel_handles_; }
 
   Progress& progress() { return *progress_; }
+  HostCallbacks& host_callbacks() { return host_callbacks_; }
 
   // Registry of all live streams.
   void add_stream(Stream* stream);
@@ -84,6 +86,11 @@ class Runtime {
   // Runs |hook| in shutdown, once no thread is inside a C function: layers above destroy their
   // objects there.
   void add_shutdown_hook(std::function<void()> hook);
+  // |check| fails if a layer above uses host memory in [begin, end) that is registered with the
+  // device. check_unused() returns the first failure.
+  using CheckUnused = std::function<Status(const Device&, uintptr_t begin, uintptr_t end)>;
+  void add_registration_user(CheckUnused check);
+  Status check_unused(const Device& device, uintptr_t begin, uintptr_t end);
 
  private:
   Runtime();
@@ -98,10 +105,12 @@ class Runtime {
   std::mutex lifecycle_mutex_;
   int64_t default_timeout_ns_ = 0;
   std::unique_ptr<Progress> progress_;
+  HostCallbacks host_callbacks_;
   std::shared_mutex backends_mutex_;
   std::deque<std::unique_ptr<Backend>> backends_;
   std::mutex hooks_mutex_;  // taken by threads for which shutdown waits
   std::vector<std::function<void()>> shutdown_hooks_;
+  std::vector<CheckUnused> registration_users_;
 
   HandleTable<Device, HandleKind::kDevice> device_handles_;
   HandleTable<Stream, HandleKind::kStream> stream_handles_;

@@ -416,7 +416,9 @@ inline bool EventRecord::try_query_fast_path(keel_status* out_code) {
   }
   stream_->records().note_over(order_);
   std::lock_guard lock(mutex_);
-  if (life_.load(std::memory_order_relaxed) != life || !waiters_.empty()) return false;
+  if (life_.load(std::memory_order_relaxed) != life || !waiters_.empty() || reports_changes_) {
+    return false;
+  }
   set_state(kEndedWell);
   return true;
 }

@@ -16,6 +16,7 @@ using keel::find_device;
 using keel::find_handle;
 using keel::find_stream;
 using keel::Gate;
+using keel::HostCallbacks;
 using keel::HostSpan;
 using keel::OpenGroup;
 using keel::Ref;
@@ -65,6 +66,7 @@ Status find_gate(keel_gate handle, Ref<Gate>* out_gate) {
 
 [[gnu::noinline]] keel_status synchronize_in_full(keel_stream stream, int64_t timeout_ns) {
   return api_call("keel_stream_synchronize", [&]() -> Status {
+    KEEL_RETURN_IF_ERROR(HostCallbacks::check_wait());
     Ref<Stream> found;
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
     Deadline deadline = Deadline::after(0);
@@ -99,6 +101,7 @@ keel_status keel_stream_create(keel_device device, int32_t priority, keel_stream
 
 keel_status keel_stream_destroy(keel_stream stream) {
   return api_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(HostCallbacks::check_wait());
     Ref<Stream> removed = Runtime::get().stream_handles().remove(stream.id, /*lazily=*/true);
     if (!removed) return unknown_handle(stream.id, "stream");
     const HostSpan span("keel_stream_destroy");
@@ -149,12 +152,24 @@ keel_status keel_stream_synchronize(keel_stream stream, int64_t timeout_ns) {
 
 keel_status keel_stream_recover(keel_stream stream, int64_t timeout_ns) {
   return api_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(HostCallbacks::check_wait());
     Ref<Stream> found;
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
     Deadline deadline = Deadline::after(0);
     KEEL_RETURN_IF_ERROR(Runtime::get().deadline(timeout_ns, &deadline));
     const HostSpan span("keel_stream_recover");
     return found->recover(deadline);
+  });
+}
+
+keel_status keel_stream_on_done(keel_stream stream, keel_done_fn fn, void* user) {
+  return api_call([&]() -> Status {
+    Ref<Stream> found;
+    KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+    KEEL_REQUIRE(fn)
+    Ref<EventRecord> last;
+    KEEL_RETURN_IF_ERROR(found->fence(&last));
+    return Runtime::get().host_callbacks().add(last, fn, user);
   });
 }
 
@@ -206,6 +221,7 @@ keel_status keel_event_query(keel_event event) {
 
 keel_status keel_event_wait(keel_event event, int64_t timeout_ns) {
   return api_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(HostCallbacks::check_wait());
     Ref<Event> found;
     KEEL_RETURN_IF_ERROR(find_event(event, "event", &found));
     Deadline deadline = Deadline::after(0);
@@ -215,6 +231,15 @@ keel_status keel_event_wait(keel_event event, int64_t timeout_ns) {
     if (!record) return {};
     const HostSpan span("keel_event_wait");
     return record->wait(deadline);
+  });
+}
+
+keel_status keel_event_on_done(keel_event event, keel_done_fn fn, void* user) {
+  return api_call([&]() -> Status {
+    Ref<Event> found;
+    KEEL_RETURN_IF_ERROR(find_event(event, "event", &found));
+    KEEL_REQUIRE(fn)
+    return Runtime::get().host_callbacks().add(found->current(), fn, user);
   });
 }
 

@@ -9,10 +9,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <keel/keel.hpp>
 #include <memory>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -139,7 +141,10 @@ TEST_F(KeelHpp, BuffersOfAStreamAreUsedAgainInItsOrder) {
     const keel::Buffer again(stream, 4096);
     EXPECT_EQ(again.data(), first);
     outlives = keel::Buffer(stream, 64);
-    EXPECT_EQ(thrown_by([&] { keel::Buffer none(stream, 0); }), KEEL_INVALID_ARGUMENT);
+    EXPECT_EQ(thrown_by([&] { keel::Buffer none(stream, UINT64_MAX); }), KEEL_OUT_OF_MEMORY);
+    const keel::Buffer none(stream, 0);
+    EXPECT_EQ(none.data(), nullptr);
+    EXPECT_EQ(none.host_alias(), nullptr);
   }
   EXPECT_EQ(device_.memory_stats().live_blocks, before + 1);
   outlives = keel::Buffer();
@@ -232,6 +237,47 @@ TEST_F(KeelHpp, FailedGateIsThrownAtWaitsUntilRecovered) {
   EXPECT_EQ(thrown_by([&] { stream.synchronize(); }), KEEL_RANK_FAILED);
   stream.recover();
   stream.synchronize();
+}
+
+TEST_F(KeelHpp, CallbackGetsTheStatusAndIsDestroyed) {
+  keel::Stream stream(device_);
+  keel::Gate gate;
+  keel::Event event;
+  stream.wait(gate);
+  event.record(stream);
+  std::promise<keel_status> of_event;
+  auto of_stream = std::make_unique<std::promise<keel_status>>();
+  auto of_stream_future = of_stream->get_future();
+  auto owned = std::make_shared<int>(7);
+  event.on_done([&of_event, owned](keel_status status) { of_event.set_value(status); });
+  // Also a callable that can only be moved.
+  stream.on_done(
+      [promise = std::move(of_stream)](keel_status status) { promise->set_value(status); });
+  gate.fail(KEEL_RANK_FAILED, "rank 3 went away");
+  EXPECT_EQ(of_event.get_future().get(), KEEL_RANK_FAILED);
+  EXPECT_EQ(of_stream_future.get(), KEEL_RANK_FAILED);
+  EXPECT_EQ(owned.use_count(), 1);
+  stream.recover();
+}
+
+TEST_F(KeelHpp, CallbackThatIsRefusedIsDestroyed) {
+  auto owned = std::make_shared<int>(7);
+  const auto never = [owned](keel_status) { ADD_FAILURE() << "a refused callback was called"; };
+  keel::Stream stream(device_);
+  const keel::Stream moved(std::move(stream));
+  EXPECT_EQ(thrown_by([&] { stream.on_done(never); }), KEEL_INVALID_HANDLE);
+  EXPECT_EQ(owned.use_count(), 2) << "of the test and |never|";
+}
+
+TEST_F(KeelHpp, ExceptionOfACallbackEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        keel::Stream stream(device_);
+        stream.on_done([](keel_status) { throw std::runtime_error("out of the callback"); });
+        while (true) std::this_thread::yield();
+      },
+      "out of the callback");
 }
 
 // ---- tensors and operators ---------------------------------------------------------

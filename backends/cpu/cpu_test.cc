@@ -122,8 +122,8 @@ TEST(CpuMemory, PinnedAndManagedMemoryIsTheHosts) {
   }
 }
 
-TEST(CpuMemory, RegisteredMemoryIsOfHugePagesWhereTheKernelHasThem) {
-  const Machine machine;
+TEST(CpuMemory, RegisteredMemoryIsOfHugePagesOnRequestWhereTheKernelHasThem) {
+  const Machine machine({{"devices", "1"}, {"cores", "2"}, {"register_huge_pages", "1"}});
   constexpr uint64_t kBytes = 3 * kHugePage;
   void* const room =
       mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

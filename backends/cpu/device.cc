@@ -55,14 +55,16 @@ void repeat(char* destination, uint64_t pattern_size, uint64_t size) {
 
 }  // namespace
 
-Device::Device(int cores, uint64_t memory_limit, bool guarded, bool conformance)
+Device::Device(int cores, uint64_t memory_limit, bool guarded, bool conformance,
+               bool register_huge_pages)
     : space_(guarded),
       host_space_(/*guarded=*/false),
       budget_(memory_limit),
       device_memory_(space_, budget_),
       pinned_memory_(host_space_, budget_),
       pool_(cores),
-      conformance_(conformance) {}
+      conformance_(conformance),
+      register_huge_pages_(register_huge_pages) {}
 
 Device::~Device() {
   for (const auto& [object, imported] : imports_) space_.unmap(imported.mapping);

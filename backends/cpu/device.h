@@ -27,8 +27,10 @@ struct Import {
 class Device {
  public:
   // |memory_limit| is in bytes, for device and pinned memory together. |conformance|: the
-  // instance's work may be made to fail or wait.
-  Device(int cores, uint64_t memory_limit, bool guarded, bool conformance = false);
+  // instance's work may be made to fail or wait. |register_huge_pages|: memory of the caller
+  // becomes huge pages when the caller registers the memory.
+  Device(int cores, uint64_t memory_limit, bool guarded, bool conformance = false,
+         bool register_huge_pages = false);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -37,6 +39,7 @@ class Device {
   ParkingLot& parking_lot() { return parking_lot_; }
   bool guarded() const { return space_.guarded(); }
   bool conformance() const { return conformance_; }
+  bool register_huge_pages() const { return register_huge_pages_; }
   // Returns an event that blocks streams until the caller completes the event. The event lives as
   // long as the device, because no call reports when the last stream has passed the event.
   Event& make_hold();
@@ -80,6 +83,7 @@ class Device {
   std::mutex imports_mutex_;
   std::map<std::pair<uint64_t, uint64_t>, ImportedObject> imports_;
   const bool conformance_;
+  const bool register_huge_pages_;
   std::mutex holds_mutex_;
   std::deque<Event> holds_;
 };

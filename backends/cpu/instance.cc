@@ -30,12 +30,15 @@ std::string libraries() {
   return bf16.empty() ? highway : highway + ", " + std::string(bf16);
 }
 
-keel_status parse(const char* name, std::string_view text, uint32_t limit, uint32_t* out_value) {
+keel_status parse(const char* name, std::string_view text, uint32_t least, uint32_t limit,
+                  uint32_t* out_value) {
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, *out_value);
-  if (error == std::errc() && rest == end && *out_value >= 1 && *out_value <= limit) return KEEL_OK;
-  return kit::fail(KEEL_INVALID_ARGUMENT, "cpu: %s is '%.*s', not a number from 1 to %u", name,
-                   static_cast<int>(std::min<size_t>(text.size(), 64)), text.data(), limit);
+  if (error == std::errc() && rest == end && *out_value >= least && *out_value <= limit) {
+    return KEEL_OK;
+  }
+  return kit::fail(KEEL_INVALID_ARGUMENT, "cpu: %s is '%.*s', not a number from %u to %u", name,
+                   static_cast<int>(std::min<size_t>(text.size(), 64)), text.data(), least, limit);
 }
 
 uint64_t physical_memory() {
@@ -67,22 +70,27 @@ keel_status Instance::create(const keel_instance_settings* settings,
                              std::unique_ptr<Instance>* out_instance) {
   uint32_t devices = 1;
   uint32_t cores = 0;
+  uint32_t register_huge_pages = 0;
   uint32_t conformance = 0;
   struct Setting {
     std::string_view key;
     const char* variable;  // NULL: none
+    uint32_t least;
     uint32_t limit;
     uint32_t* value;
   };
-  const Setting known[] = {{"devices", "KEEL_CPU_DEVICES", kMaxDevices, &devices},
-                           {"cores", "KEEL_CPU_CORES", kMaxCores, &cores},
-                           {"conformance", nullptr, 1, &conformance}};
+  const Setting known[] = {
+      {"devices", "KEEL_CPU_DEVICES", 1, kMaxDevices, &devices},
+      {"cores", "KEEL_CPU_CORES", 1, kMaxCores, &cores},
+      {"register_huge_pages", "KEEL_CPU_REGISTER_HUGE_PAGES", 0, 1, &register_huge_pages},
+      {"conformance", nullptr, 1, 1, &conformance}};
 
   for (const Setting& setting : known) {
     if (setting.variable == nullptr) continue;
     const char* const text = secure_getenv(setting.variable);
     if (text == nullptr || *text == '\0') continue;
-    const keel_status status = parse(setting.variable, text, setting.limit, setting.value);
+    const keel_status status =
+        parse(setting.variable, text, setting.least, setting.limit, setting.value);
     if (status != KEEL_OK) return status;
   }
   for (uint32_t i = 0; settings != nullptr && i < settings->count; ++i) {
@@ -92,8 +100,8 @@ keel_status Instance::create(const keel_instance_settings* settings,
     if (setting == std::end(known)) {
       return kit::fail(KEEL_INVALID_ARGUMENT, "cpu: setting '%s' is not known", settings->keys[i]);
     }
-    const keel_status status =
-        parse(settings->keys[i], settings->values[i], setting->limit, setting->value);
+    const keel_status status = parse(settings->keys[i], settings->values[i], setting->least,
+                                     setting->limit, setting->value);
     if (status != KEEL_OK) return status;
   }
 
@@ -103,6 +111,7 @@ keel_status Instance::create(const keel_instance_settings* settings,
   instance->cores_ = cores != 0 ? cores : std::max(1u, usable_cores() / devices);
   instance->memory_bytes_ = physical_memory() / devices;
   instance->guarded_ = guard != nullptr && std::string_view(guard) == "1";
+  instance->register_huge_pages_ = register_huge_pages == 1;
   instance->conformance_ = conformance == 1;
   *out_instance = std::move(instance);
   return KEEL_OK;
@@ -132,7 +141,8 @@ void Instance::describe(keel_device_info* out_info) const {
 }
 
 std::unique_ptr<Device> Instance::open() const {
-  return std::make_unique<Device>(static_cast<int>(cores_), memory_bytes_, guarded_, conformance_);
+  return std::make_unique<Device>(static_cast<int>(cores_), memory_bytes_, guarded_, conformance_,
+                                  register_huge_pages_);
 }
 
 }  // namespace keel::cpu

@@ -16,6 +16,8 @@ namespace keel::cpu {
 //   devices  KEEL_CPU_DEVICES  1 to 64, default 1
 //   cores    KEEL_CPU_CORES    cores of each device, 1 to 1024; default its equal
 //                              share of the process's cores, at least 1
+//   register_huge_pages  KEEL_CPU_REGISTER_HUGE_PAGES
+//                            1: registered memory of the caller becomes huge pages; default 0
 //   conformance              1: the functions of keel_test_table work
 // The devices together may use more cores than the host has. KEEL_CPU_GUARD=1 makes device memory
 // inaccessible at its device addresses (see AddressSpace).
@@ -36,6 +38,7 @@ class Instance {
   uint32_t cores_ = 1;
   uint64_t memory_bytes_ = 0;  // of each device
   bool guarded_ = false;
+  bool register_huge_pages_ = false;
   bool conformance_ = false;
 };
 

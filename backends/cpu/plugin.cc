@@ -104,10 +104,11 @@ keel_status memory_free(keel_plugin_device* device, keel_memory_kind kind, void*
   return kit::guard([&] { return object(device).release(kind, pointer); });
 }
 
-// Worker threads can access every page already; huge pages are faster to read.
-keel_status host_register(keel_plugin_device*, void* pointer, uint64_t size,
+// Worker threads can access every page already. Huge pages are faster to read, but commit memory
+// that the caller has not touched, and take time: only on request.
+keel_status host_register(keel_plugin_device* device, void* pointer, uint64_t size,
                           void** out_device_pointer) {
-  commit_huge_pages(pointer, size);
+  if (object(device).register_huge_pages()) commit_huge_pages(pointer, size);
   *out_device_pointer = pointer;
   return KEEL_OK;
 }

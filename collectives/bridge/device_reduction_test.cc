@@ -185,6 +185,20 @@ TEST_F(DeviceReductionTest, TheCallerMayRegisterWhatKeelHasPinned) {
   EXPECT_KEEL_OK(keel_host_unregister(device, cpu().send));
 }
 
+TEST_F(DeviceReductionTest, CpuMemoryIsNotUnregisteredBehindACollective) {
+  connect(chip_with({}), 4 << 20, HostMemory::kRegistered, HostMemory::kRegistered);
+  const Call call{.count = 1 << 20};
+  ASSERT_KEEL_OK(enqueue(cpu(), call));
+  EXPECT_EQ(keel_host_unregister(chip_, cpu().send), KEEL_FAILED_PRECONDITION);
+  EXPECT_EQ(std::string(keel_last_error()).find("all_reduce of rank 0"), 0u) << keel_last_error();
+  ASSERT_KEEL_OK(enqueue(chip(), call));
+  EXPECT_KEEL_OK(keel_stream_synchronize(cpu().stream, kTestTimeout));
+  EXPECT_KEEL_OK(keel_host_unregister(chip_, cpu().send));
+  EXPECT_KEEL_OK(keel_host_register(chip_, cpu().send, 4 << 20));
+  EXPECT_KEEL_OK(keel_stream_synchronize(chip().stream, kTestTimeout));
+  EXPECT_EQ(reduced_by(), "device");
+}
+
 TEST_F(DeviceReductionTest, ManyInARow) {
   connect(chip_with({{"delay_us", "200"}}), 2 << 20, HostMemory::kPinned, HostMemory::kPinned, 1);
   constexpr uint64_t kCount = 70'001;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The validation layer from a program's side: races between streams, and leaks. Each race has a
 // clean twin that differs only by the ordering call.
+#include <functional>
+#include <future>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -134,6 +136,34 @@ TEST_P(RaceTest, AnElapsedTimeOrders) {
   EXPECT_TRUE(clean());
   EXPECT_KEEL_OK(keel_event_destroy(start));
   EXPECT_KEEL_OK(keel_event_destroy(end));
+}
+
+// Calls |body| in a callback once |stream| is done, and returns after the call.
+void call_once_done(keel_stream stream, const std::function<void()>& body) {
+  struct Call {
+    const std::function<void()>& body;
+    std::promise<void> made;
+  } call{body, {}};
+  const auto make = [](void* user, keel_status status) {
+    EXPECT_KEEL_OK(status);
+    static_cast<Call*>(user)->body();
+    static_cast<Call*>(user)->made.set_value();
+  };
+  ASSERT_KEEL_OK(keel_stream_on_done(stream, make, &call));
+  call.made.get_future().get();
+}
+
+TEST_P(RaceTest, ACallbackOrders) {
+  ASSERT_KEEL_OK(fill_x(a_));
+  call_once_done(a_, [&] { EXPECT_KEEL_OK(copy(b_, y_, x_)); });
+  EXPECT_TRUE(clean());
+}
+
+TEST_P(RaceTest, ACallbackOfAnotherStreamDoesNot) {
+  const keel_stream other = new_stream(device_);
+  ASSERT_KEEL_OK(fill_x(a_));
+  call_once_done(other, [&] { EXPECT_KEEL_OK(copy(b_, y_, x_)); });
+  EXPECT_TRUE(found("fill on stream ", "copy on stream "));
 }
 
 TEST_P(RaceTest, AnEventOfBeforeTheWriteDoesNot) {

@@ -57,6 +57,7 @@ class Buffer {
   void* data() const { return data_; }
   // The host's address of the same memory; NULL where the host cannot reach the memory.
   void* host_alias() const {
+    if (data_ == nullptr) return nullptr;  // of no bytes
     keel_memory_info info = KEEL_STRUCT_INIT(keel_memory_info, KEEL_STRUCT_MEMORY_INFO);
     check(keel_memory_find(device_.get(), data_, &info));
     return info.host_alias;

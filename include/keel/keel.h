@@ -196,10 +196,11 @@ KEEL_API keel_status keel_device_synchronize(keel_device device, int64_t timeout
 
 /* ---- memory ------------------------------------------------------------- */
 
-/* Allocates |size| > 0 bytes, aligned to the device's alignment (>= 64); not zeroed. The memory
- * comes from a pool that keeps freed blocks; before KEEL_OUT_OF_MEMORY Keel has returned the pool
- * to the device and tried again. Pinned memory is host memory: the host may dereference it, device
- * memory never. Analogue: cudaMalloc, cudaMallocHost. */
+/* Allocates |size| bytes, aligned to the device's alignment (>= 64); not zeroed. |size| 0 succeeds
+ * with NULL, which every free takes and every operation on 0 bytes. The memory comes from a pool
+ * that keeps freed blocks; before KEEL_OUT_OF_MEMORY Keel has returned the pool to the device and
+ * tried again. Pinned memory is host memory: the host may dereference it, device memory never.
+ * Analogue: cudaMalloc, cudaMallocHost. */
 KEEL_API keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint64_t size,
                                 void** out_pointer);
 /* Frees |pointer|, as keel_alloc returned it; NULL does nothing. Does not wait: Keel reuses the
@@ -244,11 +245,16 @@ KEEL_API keel_status keel_memory_snapshot(keel_device device, char* out_text,
                                           uint64_t* in_out_size);
 
 /* Pins host memory of the caller for fast copies with |device| until keel_host_unregister, when no
- * work may use the memory any more. Ranges may nest, overlap, repeat and adjoin: the memory stays
- * pinned while any registration covers it, and one buffer may lie across adjacent ranges. Of
- * several registrations that begin at |pointer|, keel_host_unregister takes back the latest;
- * KEEL_INVALID_ARGUMENT if none does. For a CPU device, whole 2 MiB pieces of the range become huge
- * pages, up to 1 GiB a call, unless the memory is advised otherwise (MADV_NOHUGEPAGE). */
+ * work may use the memory any more. keel_host_unregister does not wait: while a collective or a
+ * message of this process that uses the memory is not complete, the call fails with
+ * KEEL_FAILED_PRECONDITION and names the operation and the rank; other work is not checked. |size|
+ * 0 registers nothing, and leaves nothing to unregister; |pointer| may then be NULL. Ranges may
+ * nest, overlap, repeat and adjoin: the memory stays pinned while any registration covers it, and
+ * one buffer may lie across adjacent ranges. Of several registrations that begin at |pointer|,
+ * keel_host_unregister takes back the latest; KEEL_INVALID_ARGUMENT if none does. The pages of the
+ * memory stay as they are; with the setting register_huge_pages (KEEL_CPU_REGISTER_HUGE_PAGES=1) of
+ * the CPU's plugin, whole 2 MiB pieces of the range become huge pages, up to 1 GiB a call, unless
+ * the memory is advised otherwise (MADV_NOHUGEPAGE). */
 KEEL_API keel_status keel_host_register(keel_device device, void* pointer, uint64_t size);
 KEEL_API keel_status keel_host_unregister(keel_device device, void* pointer);
 
@@ -289,7 +295,11 @@ KEEL_API keel_status keel_stream_unwrap(keel_stream stream, void** out_native);
 KEEL_API keel_status keel_stream_query(keel_stream stream);
 /* Waits until all work on |stream| is done. A failure of the stream, or of another stream whose
  * event the stream waited for, is returned here and at every other wait that depends on the failed
- * work; the data is then undefined, and later work is dropped until keel_stream_recover. */
+ * work; the data is then undefined, and later work is dropped until keel_stream_recover. After
+ * KEEL_TIMED_OUT keel_stream_query tells the two deadlines apart: KEEL_NOT_READY or KEEL_OK if the
+ * wait ran out of |timeout_ns|, KEEL_TIMED_OUT if an operation missed its own deadline. A call
+ * that a failed stream refuses returns the stream's failure, as keel_stream_query does; a call that
+ * is refused for itself does not fail the stream. */
 KEEL_API keel_status keel_stream_synchronize(keel_stream stream, int64_t timeout_ns);
 /* Drains a failed stream and makes it usable again; the memory that its work used is then free for
  * the caller. Also waits for the collectives enqueued before, which wait for all ranks to call.
@@ -307,6 +317,30 @@ KEEL_API keel_status keel_event_wait(keel_event event, int64_t timeout_ns);
 /* Makes later work on |stream| run after the event's last record, on whatever backend the event was
  * recorded. Does not block. */
 KEEL_API keel_status keel_stream_wait_event(keel_stream stream, keel_event event);
+/* Calls |fn|(|user|, status) once, when all work enqueued on |stream| before this call is done,
+ * with the status that keel_stream_synchronize would return then; in |fn|, keel_last_error() has
+ * the text of a failure. The operations of an open group are enqueued by keel_group_end, so they
+ * are not among that work. |stream| may be destroyed meanwhile; the callback still comes. Never
+ * blocks, and never calls |fn| itself. After a failure of this call |fn| is never called. Analogue:
+ * cudaLaunchHostFunc; but later work does not wait for |fn|, and a failure is passed to |fn|.
+ *
+ * Callbacks run on one thread of Keel's, "keel-callbacks", which the first callback starts. Those
+ * of one stream run in the order of the stream, those of different streams in the order in which
+ * Keel sees the work end. A callback that takes long delays later callbacks, and nothing else. |fn|
+ * must not throw. It may call every function of Keel except those that wait: functions with a
+ * |timeout_ns|, keel_stream_destroy, functions that create or destroy a communicator, and
+ * keel_shutdown return KEEL_FAILED_PRECONDITION there.
+ *
+ * keel_shutdown calls every callback whose work is not done with KEEL_ABORTED; that work may still
+ * run then. keel_shutdown waits for callbacks up to the default deadline: KEEL_TIMED_OUT while one
+ * has not returned. No callback runs after a keel_shutdown that returned KEEL_OK. A forked child
+ * runs none. */
+typedef void (*keel_done_fn)(void* user, keel_status status);
+KEEL_API keel_status keel_stream_on_done(keel_stream stream, keel_done_fn fn, void* user);
+/* The same once the last record of |event| is done, with the status that keel_event_wait would
+ * return then. The event may be recorded again or destroyed meanwhile. The callback takes its place
+ * among those of the recording stream; an event that was never recorded counts as done. */
+KEEL_API keel_status keel_event_on_done(keel_event event, keel_done_fn fn, void* user);
 /* Nanoseconds between two timing events that were recorded on one device and are both done. */
 KEEL_API keel_status keel_event_elapsed(keel_event start, keel_event end,
                                         uint64_t* out_nanoseconds);

@@ -6,18 +6,41 @@
 #include <keel/keel.h>
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
+#include <functional>
 #include <keel/buffer.hpp>
 #include <keel/device.hpp>
 #include <keel/error.hpp>
 #include <keel/tensor.hpp>
+#include <memory>
 #include <ranges>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace keel {
 inline namespace v0 {
+
+namespace api_detail {
+
+// Moves or copies |callable| to the heap and passes it to |add|(fn, user), a function of keel.h
+// bound to its object. The callback destroys the callable after the call.
+template <typename Callable, typename Add>
+void add_callback(Callable&& callable, const Add& add) {
+  using Function = std::decay_t<Callable>;
+  auto function = std::make_unique<Function>(std::forward<Callable>(callable));
+  // noexcept: an exception must not pass through the C code that calls.
+  const keel_done_fn call = [](void* user, keel_status status) noexcept {
+    const std::unique_ptr<Function> called(static_cast<Function*>(user));
+    std::invoke(*called, status);
+  };
+  check(add(call, function.get()));
+  function.release();  // the callback's now, which may have destroyed the callable already
+}
+
+}  // namespace api_detail
 
 // A point in a stream. Analogue: cudaEvent_t.
 class Event {
@@ -34,6 +57,15 @@ class Event {
   bool is_done() const { return api_detail::is_ready(keel_event_query(get())); }
   void wait(std::chrono::nanoseconds timeout = kDefaultTimeout) const {
     check(keel_event_wait(get(), timeout.count()));
+  }
+  // Calls |callable|(status) on Keel's callback thread once the last record is done; the rules of
+  // keel_stream_on_done apply. An exception that leaves |callable| ends the process, as in
+  // std::thread. Analogue: cudaLaunchHostFunc.
+  template <std::invocable<keel_status> Callable>
+  void on_done(Callable&& callable) const {
+    api_detail::add_callback(std::forward<Callable>(callable), [&](keel_done_fn fn, void* user) {
+      return keel_event_on_done(get(), fn, user);
+    });
   }
   // Time from |start| to this event.
   std::chrono::nanoseconds elapsed_since(const Event& start) const {
@@ -99,6 +131,15 @@ class Stream {
   bool is_done() const { return api_detail::is_ready(keel_stream_query(get())); }
   void synchronize(std::chrono::nanoseconds timeout = kDefaultTimeout) const {
     check(keel_stream_synchronize(get(), timeout.count()));
+  }
+  // Calls |callable|(status) on Keel's callback thread once all work enqueued before is done; the
+  // rules of keel_stream_on_done apply. An exception that leaves |callable| ends the process, as in
+  // std::thread. Analogue: cudaLaunchHostFunc.
+  template <std::invocable<keel_status> Callable>
+  void on_done(Callable&& callable) const {
+    api_detail::add_callback(std::forward<Callable>(callable), [&](keel_done_fn fn, void* user) {
+      return keel_stream_on_done(get(), fn, user);
+    });
   }
   // Makes a failed stream usable again.
   void recover(std::chrono::nanoseconds timeout = kDefaultTimeout) {
