@@ -9,9 +9,10 @@ import torch.distributed as dist
 
 from . import _C
 
-__all__ = ["ProcessGroup", "version"]
+__all__ = ["ProcessGroup", "use_allocator", "version"]
 
 ProcessGroup = _C.ProcessGroup
+use_allocator = _C.use_allocator
 version = _C.version
 
 

@@ -26,6 +26,22 @@ int64_t in_nanoseconds(milliseconds time) {
   return std::chrono::duration_cast<nanoseconds>(time).count();
 }
 
+// Polls, since a store's wait keeps the store's connection from every other thread, those that the
+// waited-for key depends on among them.
+void wait_for_key(c10d::Store& store, const std::string& key, milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  milliseconds pause{1};
+  while (!store.check({key})) {
+    if (std::chrono::steady_clock::now() >= end) {
+      C10_THROW_ERROR(DistBackendError, "keel: creating the communicator: timed out after " +
+                                            std::to_string(timeout.count()) +
+                                            " ms: rank 0 has not joined");
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, milliseconds(20));
+  }
+}
+
 }  // namespace
 
 keel_comm join(c10d::Store& store, const std::string& key, int rank, int world,
@@ -37,7 +53,7 @@ keel_comm join(c10d::Store& store, const std::string& key, int rank, int world,
     const auto* const begin = reinterpret_cast<const uint8_t*>(id.text);
     store.set(key, std::vector<uint8_t>(begin, begin + sizeof(id.text)));
   } else {
-    store.wait({key}, timeout);
+    wait_for_key(store, key, timeout);
     const std::vector<uint8_t> text = store.get(key);
     TORCH_CHECK(text.size() == sizeof(id.text), "keel: ", text.size(), " bytes in the store's key ",
                 key, " are no communicator's id");

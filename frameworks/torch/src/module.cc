@@ -6,6 +6,7 @@
 
 #include <chrono>
 
+#include "allocator.h"
 #include "process_group.h"
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
@@ -24,6 +25,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
            py::call_guard<py::gil_scoped_release>());
 
+  module.def("use_allocator", &keel_torch::use_allocator,
+             "Takes the memory of later CPU tensors from Keel, so that other ranks read it in "
+             "place.\nForked processes share such tensors with their parent.");
   module.def("version", [] {
     const uint32_t version = keel_version();
     return std::to_string(version >> 16) + "." + std::to_string(version >> 8 & 255) + "." +
