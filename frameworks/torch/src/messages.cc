@@ -13,6 +13,7 @@
 #include <deque>
 #include <list>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -51,9 +52,10 @@ class MessageLane {
   MessageLane(c10::intrusive_ptr<c10d::Store> store, int rank, int peer, bool sends,
               milliseconds timeout)
       : store_(std::move(store)),
-        key_("keel/messages/" + std::to_string(sends ? rank : peer) + "/" +
-             std::to_string(sends ? peer : rank)),
         sends_(sends),
+        sender_(sends ? rank : peer),
+        receiver_(sends ? peer : rank),
+        key_("keel/messages/" + std::to_string(sender_) + "/" + std::to_string(receiver_)),
         timeout_(timeout),
         thread_([this] { work_off(); }) {}
   ~MessageLane() { close(); }
@@ -99,7 +101,8 @@ class MessageLane {
     {
       std::lock_guard lock(mutex_);
       if (failure_.empty()) failure_ = reason;
-      comm = comm_;
+      // A lane without a message in flight leaves: the peer may still be finishing the last one.
+      if (!is_idle_) comm = comm_;
     }
     changed_.notify_all();
     if (comm.id != 0) (void)keel_comm_abort(comm);
@@ -124,14 +127,30 @@ class MessageLane {
         }
       }
     } catch (const std::exception& error) {
-      std::lock_guard lock(mutex_);
-      if (failure_.empty()) failure_ = what_of(error);
+      {
+        std::lock_guard lock(mutex_);
+        if (failure_.empty()) failure_ = what_of(error);
+      }
+      if (comm_.id != 0) (void)keel_comm_abort(comm_);
     }
     fail_all();
+    if (comm_.id != 0) (void)keel_comm_destroy(comm_);
     if (stream_.id != 0) (void)keel_stream_destroy(stream_);
-    if (comm_.id == 0) return;
-    (void)keel_comm_abort(comm_);
-    (void)keel_comm_destroy(comm_);
+  }
+
+  // Keel's text, with the numbers that the pair's ranks have in the group.
+  std::string named(const std::string& text) const {
+    static constexpr std::string_view kRank = "rank ";
+    std::string renamed;
+    for (size_t at = 0; at < text.size(); ++at) {
+      renamed += text[at];
+      if (!renamed.ends_with(kRank) || at + 1 == text.size()) continue;
+      const char number = text[at + 1];
+      if (number != '0' && number != '1') continue;
+      renamed += std::to_string(number == '0' ? sender_ : receiver_);
+      ++at;
+    }
+    return renamed;
   }
 
   static std::string what_of(const std::exception& error) {
@@ -187,13 +206,13 @@ class MessageLane {
       // The operation's own deadline, not the wait's, ends the message.
     } while (status == KEEL_TIMED_OUT && keel_stream_query(stream_) == KEEL_NOT_READY);
     if (status == KEEL_TIMED_OUT) status = keel_stream_query(stream_);
-    TORCH_CHECK(status == KEEL_OK, failure_text(status));
+    TORCH_CHECK(status == KEEL_OK, named(failure_text(status)));
   }
 
   void transfer(void* data, uint64_t bytes) {
     const keel_status status = sends_ ? keel_send(comm_, data, bytes, KEEL_UINT8, 1, stream_)
                                       : keel_recv(comm_, data, bytes, KEEL_UINT8, 0, stream_);
-    TORCH_CHECK(status == KEEL_OK, failure_text(status));
+    TORCH_CHECK(status == KEEL_OK, named(failure_text(status)));
     synchronize();
   }
 
@@ -277,8 +296,10 @@ class MessageLane {
   }
 
   const c10::intrusive_ptr<c10d::Store> store_;
-  const std::string key_;
   const bool sends_;
+  const int sender_;  // ranks of the group
+  const int receiver_;
+  const std::string key_;
   const milliseconds timeout_;
 
   std::mutex mutex_;  // protects the five below

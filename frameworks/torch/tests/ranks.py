@@ -13,6 +13,9 @@ import torch.distributed as dist
 
 import keel_torch  # noqa: F401 (registers the backend)
 
+# Not what somebody has measured on this machine.
+os.environ.setdefault("KEEL_COLLECTIVE_TABLE", "builtin")
+
 # Seconds. A rank that takes longer is killed, and the test fails.
 LIMIT = 120
 TIMEOUT = datetime.timedelta(seconds=60)
@@ -84,3 +87,12 @@ def run_ranks(world, function, *arguments, backend="keel", may_die=()):
             process.kill()
             raise AssertionError(f"a rank of {world} returned, and its process did not end")
     return [returned[rank] for rank in range(world)]
+
+
+def add_rank_tests(case, functions, worlds=(2, 4)):
+    """Adds a test to the class |case| for each function by name, and each number of ranks."""
+    for name, function in functions.items():
+        for world in worlds:
+            def test(self, function=function, world=world):
+                run_ranks(world, function)
+            setattr(case, f"test_{name}_of_{world}", test)

@@ -8,7 +8,7 @@ import unittest
 import torch
 import torch.distributed as dist
 
-from ranks import run_ranks
+from ranks import add_rank_tests
 
 INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -244,8 +244,8 @@ def check_errors(rank, world):
     refused("integers", dist.all_reduce, torch.ones(1), dist.ReduceOp.BAND)
     refused("complex", dist.all_reduce, torch.ones(1, dtype=torch.complex64), dist.ReduceOp.MAX)
     refused("from any rank", dist.recv, torch.empty(1))
-    refused("add up", dist.all_to_all_single, torch.empty(3), torch.empty(3), [1] * world,
-            [1] * world) if world != 3 else None
+    refused("add up", dist.all_to_all_single, torch.empty(9), torch.empty(9), [1] * world,
+            [1] * world)
     dist.barrier()  # the group goes on
     # A mismatch names the odd rank, and the group goes on.
     try:
@@ -259,15 +259,11 @@ def check_errors(rank, world):
 
 
 class CollectivesTest(unittest.TestCase):
-    pass
+    """Each check above, with 2 and with 4 ranks."""
 
 
-for _name, _check in list(globals().items()):
-    if _name.startswith("check_"):
-        for _world in (2, 4):
-            def _test(self, check=_check, world=_world):
-                run_ranks(world, check)
-            setattr(CollectivesTest, f"test_{_name[6:]}_of_{_world}", _test)
+add_rank_tests(CollectivesTest, {name[6:]: function for name, function in list(globals().items())
+                                 if name.startswith("check_")})
 
 
 if __name__ == "__main__":
