@@ -40,7 +40,7 @@ def _main(rank, world, port, function, backend, arguments, results):
             dist.destroy_process_group()
     except BaseException:  # a KeyboardInterrupt too: the parent prints it
         results.put((rank, traceback.format_exc(), None))
-        raise
+        raise SystemExit(1) from None
 
 
 def run_ranks(world, function, *arguments, backend="keel", may_die=()):
