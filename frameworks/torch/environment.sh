@@ -13,7 +13,7 @@ make_torch_environment() {
   mkdir -p "$(dirname "$torch_environment")"
   python3 -m venv "$torch_environment"
   "$torch_environment/bin/pip" install --quiet --disable-pip-version-check \
-    "torch==$torch_version" numpy 'scikit-build-core>=0.10'
+    "torch==$torch_version" numpy expecttest 'scikit-build-core>=0.10'
   touch "$torch_environment/made"
 }
 

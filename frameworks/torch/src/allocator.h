@@ -5,11 +5,11 @@
 
 namespace keel_torch {
 
-// Makes every later tensor of the CPU of 16 KiB and more memory of keel_alloc. Tensors made before
-// keep theirs. Collectives of such tensors copy nothing to other memory first. The memory is
-// shared: a process forked later, a DataLoader's worker for example, writes to the same tensors as
-// its parent, where without Keel it would write to copies. Throws c10::DistBackendError where the
-// host cannot reach the device's memory. Thread-safe.
+// Allocates every later CPU tensor of 16 KiB and more by keel_alloc; earlier tensors keep their
+// memory. Collectives read such tensors in place. The memory is shared: a process forked later, a
+// DataLoader's worker for example, writes to the parent's tensors instead of private copies. Throws
+// c10::DistBackendError where the host cannot reach the device's memory. Thread-safe. Analogue:
+// c10::SetCPUAllocator.
 void use_allocator();
 
 }  // namespace keel_torch

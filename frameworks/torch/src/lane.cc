@@ -177,7 +177,7 @@ c10::intrusive_ptr<KeelWork> Lane::run(Call call, const Enqueue& enqueue) {
   std::exception_ptr refusal;
   {
     std::lock_guard lock(mutex_);
-    work->set_sequence(++sequence_);
+    work->set_sequence(sequence_++);
     if (!pending_.empty()) reap(&ended);
     try {
       refuse_if_over(*work);

@@ -96,7 +96,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   mutable std::mutex mutex_;  // protects all below, and the order of operations
   std::chrono::milliseconds timeout_;
   std::chrono::milliseconds applied_timeout_;
-  uint64_t sequence_ = 0;
+  uint64_t sequence_ = 0;  // of the next operation, which is the communicator's number too
   std::deque<c10::intrusive_ptr<LaneWork>> pending_;  // in the stream's order
   std::vector<keel_event> free_events_;
   std::map<double, keel_reduction> factors_;

@@ -17,10 +17,10 @@ namespace keel_torch {
 
 class MessageLane;
 
-// The messages of one rank. Each direction between two ranks has a communicator and a thread of its
-// own, made with its first message: keel.h matches messages by order alone and runs those of one
-// communicator one after the other, where PyTorch's programs send before they receive on both
-// sides, and receive tags in another order than sent. Thread-safe.
+// The messages of one rank. The first message in each direction between two ranks creates a
+// communicator and a thread for that direction: keel.h matches messages by order alone and runs the
+// messages of one communicator one after the other, while PyTorch's programs send before they
+// receive on both sides, and receive tags out of order. Thread-safe.
 class Messages {
  public:
   Messages(c10::intrusive_ptr<c10d::Store> store, int rank, std::chrono::milliseconds timeout);

@@ -19,8 +19,8 @@ class Runtime {
   static Runtime& get();
 
   keel_device device() const { return device_; }
-  // Returns whether this process was forked from the one that initialised Keel: Keel then refuses
-  // every call, and threads of the parent do not exist.
+  // Returns whether this process was forked from the process that initialised Keel: Keel then
+  // refuses every call, and the parent's threads do not exist.
   bool is_forked() const;
 
  private:

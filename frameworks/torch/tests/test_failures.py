@@ -135,7 +135,7 @@ class FailuresTest(unittest.TestCase):
         for text, later, seconds in run_ranks(3, die_in_collective, may_die=[2])[:2]:
             for said in (text, later):
                 self.assertRegex(said, "KEEL_RANK_FAILED: .*rank 2 .*died")
-            self.assertRegex(text, r"rank \d: all_reduce \(operation 2, 100000 x Float\)")
+            self.assertRegex(text, r"rank \d: all_reduce \(operation 1, 100000 x Float\)")
             self.assertIn("barrier", later)
             self.assertLess(seconds, 3)
 
