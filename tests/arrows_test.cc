@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who may include whom: samples, conformance, cli -> collectives -> ops -> core -> files,
-// include; all that reads JSON, which libkeel does not -> base; backends -> the vendor side of
-// include alone; emulator -> ops, and only backends/sim -> emulator. Vendors' interfaces in vendor/
-// are for backends and the emulator.
+// include; frameworks -> include alone; all that reads JSON, which libkeel does not -> base;
+// backends -> the vendor side of include alone; emulator -> ops, and only backends/sim ->
+// emulator. Vendors' interfaces in vendor/ are for backends and the emulator.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,6 +32,7 @@ const std::map<std::string, Set> kMay = {
     {"tensorfile", {"keel", "base", "files"}},
     {"cli", {"keel", "base", "core", "ops", "collectives", "conformance", "tensorfile", "bench"}},
     {"samples", {"keel", "base", "tensorfile"}},
+    {"frameworks", {"keel"}},
     {"bench", {"keel", "base", "core", "ops", "collectives", "samples", "backends", "tensorfile"}},
     {"backends", {"keel"}},
     {"emulator", {"keel", "base", "ops", "vendor"}},
@@ -126,6 +127,10 @@ TEST(ArrowsTest, AForbiddenIncludeIsCaught) {
   EXPECT_NE(objection("emulator/stream.h", "keel/abi.h"), "");
   EXPECT_NE(objection("emulator/stream.h", "core/status.h"), "");
   EXPECT_NE(objection("samples/x.cc", "core/status.h"), "");
+  EXPECT_NE(objection("frameworks/torch/src/lane.cc", "collectives/communicator.h"), "");
+  EXPECT_NE(objection("frameworks/torch/src/lane.cc", "base/printable.h"), "");
+  EXPECT_EQ(objection("frameworks/torch/src/lane.cc", "keel/keel.h"), "");
+  EXPECT_EQ(objection("frameworks/torch/src/lane.cc", "torch/csrc/utils/pybind.h"), "");
   EXPECT_NE(objection("tensorfile/safetensors.cc", "core/status.h"), "");
   EXPECT_EQ(objection("samples/x.cc", "tensorfile/safetensors.h"), "");
   EXPECT_NE(objection("core/device.cc", "vendor/nvml.h"), "");

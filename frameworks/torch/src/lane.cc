@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lane.h"
+
+#include <Python.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "runtime.h"
+
+namespace keel_torch {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+// The time that a rank which leaves gives its operations in flight.
+constexpr milliseconds kLeave{2000};
+
+int64_t in_nanoseconds(milliseconds time) {
+  return std::chrono::duration_cast<nanoseconds>(time).count();
+}
+
+// Polls, since a store's wait keeps the store's connection from every other thread, those that the
+// waited-for key depends on among them.
+void wait_for_key(c10d::Store& store, const std::string& key, milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  milliseconds pause{1};
+  while (!store.check({key})) {
+    if (std::chrono::steady_clock::now() >= end) {
+      C10_THROW_ERROR(DistBackendError, "keel: creating the communicator: timed out after " +
+                                            std::to_string(timeout.count()) +
+                                            " ms: rank 0 has not joined");
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, milliseconds(20));
+  }
+}
+
+}  // namespace
+
+keel_comm join(c10d::Store& store, const std::string& key, int rank, int world,
+               milliseconds timeout) {
+  const keel_device device = Runtime::get().device();
+  keel_unique_id id;
+  if (rank == 0) {
+    check(keel_unique_id_create(&id), "creating the communicator's id");
+    const auto* const begin = reinterpret_cast<const uint8_t*>(id.text);
+    store.set(key, std::vector<uint8_t>(begin, begin + sizeof(id.text)));
+  } else {
+    wait_for_key(store, key, timeout);
+    const std::vector<uint8_t> text = store.get(key);
+    TORCH_CHECK(text.size() == sizeof(id.text), "keel: ", text.size(), " bytes in the store's key ",
+                key, " are no communicator's id");
+    std::memcpy(id.text, text.data(), sizeof(id.text));
+  }
+  keel_comm_options options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+  options.timeout_ns = in_nanoseconds(timeout);
+  keel_comm comm;
+  check(keel_comm_init_rank(device, &id, static_cast<uint32_t>(rank), static_cast<uint32_t>(world),
+                            &options, &comm),
+        "creating the communicator");
+  return comm;
+}
+
+LaneWork::LaneWork(int rank, Call call, std::shared_ptr<Lane> lane)
+    : KeelWork(rank, std::move(call)), lane_(std::move(lane)) {}
+
+void LaneWork::wait_slice(milliseconds slice) {
+  keel_event event{};
+  bool is_last = false;
+  {
+    std::lock_guard lock(lane_->mutex_);
+    event = event_;
+    is_last = !lane_->pending_.empty() && lane_->pending_.back().get() == this;
+  }
+  if (event.id != 0) {
+    (void)keel_event_wait(event, in_nanoseconds(slice));
+  } else if (is_last) {
+    // A thread in keel_stream_synchronize runs the operation itself.
+    (void)keel_stream_synchronize(lane_->stream_, in_nanoseconds(slice));
+  } else {
+    KeelWork::wait_slice(slice);  // another thread is about to settle the Work
+    return;
+  }
+  poll();
+}
+
+void LaneWork::poll() {
+  Lane::Settled ended;
+  {
+    std::lock_guard lock(lane_->mutex_);
+    lane_->reap(&ended);
+  }
+  Lane::settle(ended);
+}
+
+void LaneWork::watch() {
+  lane_->watch(c10::intrusive_ptr<LaneWork>::unsafe_reclaim_from_nonowning(this));
+}
+
+void LaneWork::abort_group() {
+  lane_->abort();
+}
+
+Lane::Lane(keel_comm comm, int rank, milliseconds timeout)
+    : comm_(comm), rank_(rank), timeout_(timeout), applied_timeout_(timeout) {
+  check(keel_stream_create(Runtime::get().device(), 0, &stream_), "creating a stream");
+}
+
+Lane::~Lane() {
+  close();
+}
+
+keel_status Lane::query(const LaneWork& work) const {
+  return work.event_.id != 0 ? keel_event_query(work.event_) : keel_stream_query(stream_);
+}
+
+void Lane::reap(Settled* out) {
+  while (!pending_.empty()) {
+    const c10::intrusive_ptr<LaneWork>& work = pending_.front();
+    const keel_status status = query(*work);
+    if (status == KEEL_NOT_READY) return;
+    std::exception_ptr failure;
+    if (status != KEEL_OK) {
+      failure = make_failure("keel: " + work->text() + " failed: " + failure_text(status));
+      stream_failed_ = true;
+    }
+    if (work->event_.id != 0) free_events_.push_back(std::exchange(work->event_, {}));
+    out->emplace_back(work, failure);
+    pending_.pop_front();
+  }
+}
+
+void Lane::settle(const Settled& works) {
+  for (const auto& [work, failure] : works) work->settle(failure);
+}
+
+void Lane::refuse_if_over(const KeelWork& work) {
+  if (is_closed_) {
+    C10_THROW_ERROR(DistBackendError, "keel: " + work.text() + ": the process group has ended" +
+                                          (abort_reason_.empty() ? "" : ": " + abort_reason_));
+  }
+  if (!stream_failed_) return;
+  const keel_status status = keel_comm_async_error(comm_);
+  if (status == KEEL_OK) return;
+  C10_THROW_ERROR(DistBackendError, "keel: " + work.text() +
+                                        ": the process group has failed: " + failure_text(status));
+}
+
+void Lane::recover_stream(const KeelWork& work) {
+  if (!stream_failed_) return;
+  const keel_status status = keel_stream_recover(stream_, in_nanoseconds(timeout_));
+  // The failure that ended the stream is reported once more here, or the stream is as before.
+  if (status == KEEL_TIMED_OUT || status == KEEL_DEVICE_LOST) {
+    C10_THROW_ERROR(DistBackendError,
+                    "keel: " + work.text() + ": recovering the stream: " + failure_text(status));
+  }
+  stream_failed_ = false;
+}
+
+void Lane::apply_timeout(milliseconds timeout) {
+  if (timeout == applied_timeout_) return;
+  check(keel_comm_timeout_set(comm_, in_nanoseconds(timeout)), "setting the operation's timeout");
+  applied_timeout_ = timeout;
+}
+
+c10::intrusive_ptr<KeelWork> Lane::run(Call call, const Enqueue& enqueue) {
+  const bool is_unset = call.timeout <= milliseconds(0);
+  auto work = c10::make_intrusive<LaneWork>(rank_, std::move(call), shared_from_this());
+  Settled ended;
+  std::exception_ptr refusal;
+  {
+    std::lock_guard lock(mutex_);
+    work->set_sequence(sequence_++);
+    if (!pending_.empty()) reap(&ended);
+    try {
+      refuse_if_over(*work);
+      // Works before this one got the failure already: all that the stream still holds was dropped.
+      if (pending_.empty()) recover_stream(*work);
+      if (!pending_.empty() && pending_.back()->event_.id == 0) {
+        keel_event event{};
+        if (free_events_.empty()) {
+          check(keel_event_create(0, &event), "creating an event");
+        } else {
+          event = free_events_.back();
+          free_events_.pop_back();
+        }
+        // A stream that has failed records nothing: the stream's status is then the Work's.
+        if (keel_event_record(event, stream_) == KEEL_OK) {
+          pending_.back()->event_ = event;
+        } else {
+          free_events_.push_back(event);
+        }
+      }
+      apply_timeout(is_unset ? timeout_ : work->call().timeout);
+      const keel_status status = enqueue(comm_, stream_);
+      if (status != KEEL_OK) {
+        C10_THROW_ERROR(DistBackendError, "keel: " + work->text() + ": " + failure_text(status));
+      }
+      pending_.push_back(work);
+      if (pending_.size() == 1) reap(&ended);
+    } catch (...) {
+      refusal = std::current_exception();
+    }
+  }
+  settle(ended);
+  if (refusal) std::rethrow_exception(refusal);
+  return work;
+}
+
+keel_reduction Lane::premul_sum(double factor) {
+  std::lock_guard lock(mutex_);
+  const auto known = factors_.find(factor);
+  if (known != factors_.end()) return known->second;
+  keel_reduction reduction = KEEL_SUM;
+  check(keel_premul_sum_create(comm_, factor, &reduction), "creating a premultiplied sum");
+  factors_.emplace(factor, reduction);
+  return reduction;
+}
+
+void Lane::set_timeout(milliseconds timeout) {
+  std::lock_guard lock(mutex_);
+  timeout_ = timeout;
+}
+
+uint64_t Lane::sequence() const {
+  std::lock_guard lock(mutex_);
+  return sequence_;
+}
+
+void Lane::abort() {
+  if (Runtime::get().is_forked()) return;
+  (void)keel_comm_abort(comm_);
+  std::lock_guard lock(mutex_);
+  stream_failed_ = true;
+  abort_reason_ = "it was aborted";
+}
+
+void Lane::close() {
+  if (Runtime::get().is_forked()) {
+    // The parent's threads do not exist here, and Keel refuses every call.
+    if (watcher_.joinable()) watcher_.detach();
+    return;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    if (is_closed_) return;
+    is_closed_ = true;
+  }
+  // Callbacks of futures may need Python's lock, which the caller may hold.
+  std::optional<pybind11::gil_scoped_release> without_gil;
+  if (Py_IsInitialized() && PyGILState_Check()) without_gil.emplace();
+  if (keel_comm_finalize(comm_, in_nanoseconds(kLeave)) == KEEL_TIMED_OUT) {
+    (void)keel_comm_abort(comm_);
+  }
+  (void)keel_stream_synchronize(stream_, in_nanoseconds(kLeave));
+  Settled ended;
+  {
+    std::lock_guard lock(mutex_);
+    reap(&ended);
+    for (const auto& work : pending_) {
+      ended.emplace_back(work,
+                         make_failure("keel: " + work->text() +
+                                      ": the process group ended with the operation in flight"));
+    }
+    pending_.clear();
+  }
+  (void)keel_comm_destroy(comm_);
+  (void)keel_stream_destroy(stream_);
+  settle(ended);
+  for (const keel_event event : free_events_) (void)keel_event_destroy(event);
+  free_events_.clear();
+  {
+    std::lock_guard lock(watch_mutex_);
+    stops_watching_ = true;
+  }
+  watch_changed_.notify_all();
+  if (!watcher_.joinable()) return;
+  // A callback may drop the last reference to the group.
+  if (watcher_.get_id() == std::this_thread::get_id()) {
+    watcher_.detach();
+  } else {
+    watcher_.join();
+  }
+}
+
+void Lane::watch(c10::intrusive_ptr<LaneWork> work) {
+  std::lock_guard lock(watch_mutex_);
+  watched_.push_back(std::move(work));
+  if (!watcher_.joinable()) {
+    watcher_ = std::thread([self = shared_from_this()] { self->run_watcher(); });
+  } else {
+    watch_changed_.notify_all();
+  }
+}
+
+void Lane::run_watcher() {
+  std::unique_lock lock(watch_mutex_);
+  while (true) {
+    watch_changed_.wait(lock, [this] { return !watched_.empty() || stops_watching_; });
+    if (watched_.empty()) return;
+    const c10::intrusive_ptr<LaneWork> work = std::move(watched_.front());
+    watched_.pop_front();
+    lock.unlock();
+    try {
+      work->wait();
+    } catch (...) {
+      // The future has the failure.
+    }
+    lock.lock();
+  }
+}
+
+}  // namespace keel_torch

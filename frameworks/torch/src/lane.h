@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// A communicator, and the stream on which this rank's operations run one after the other.
+#ifndef FRAMEWORKS_TORCH_SRC_LANE_H_
+#define FRAMEWORKS_TORCH_SRC_LANE_H_
+
+#include <keel/keel.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "work.h"
+
+namespace keel_torch {
+
+class Lane;
+
+// Creates the communicator of |world| ranks whose id rank 0 publishes in |store| under |key|.
+// Blocks until all ranks have joined, or throws c10::DistBackendError at |timeout|.
+keel_comm join(c10d::Store& store, const std::string& key, int rank, int world,
+               std::chrono::milliseconds timeout);
+
+// Work of an operation that a lane has enqueued.
+class LaneWork : public KeelWork {
+ public:
+  LaneWork(int rank, Call call, std::shared_ptr<Lane> lane);
+
+ protected:
+  void wait_slice(std::chrono::milliseconds slice) override;
+  void poll() override;
+  void watch() override;
+  void abort_group() override;
+
+ private:
+  friend class Lane;
+
+  const std::shared_ptr<Lane> lane_;
+  keel_event event_{};  // with the lane's mutex held; 0: the stream has no later operation
+};
+
+// Thread-safe; the order of operations is that of the calls of run().
+class Lane : public std::enable_shared_from_this<Lane> {
+ public:
+  // Takes |comm|. |timeout|: of operations that set none.
+  Lane(keel_comm comm, int rank, std::chrono::milliseconds timeout);
+  ~Lane();
+
+  // Calls |enqueue|, which enqueues one operation of keel.h on the stream and returns its status.
+  // Throws c10::DistBackendError, with the operation and the reason, where it is refused. An
+  // operation that is over when |enqueue| returns is settled by this thread.
+  using Enqueue = std::function<keel_status(keel_comm, keel_stream)>;
+  c10::intrusive_ptr<KeelWork> run(Call call, const Enqueue& enqueue);
+
+  // A reduction that multiplies by |factor|. Keel keeps reductions until the communicator ends, so
+  // each factor is created once.
+  keel_reduction premul_sum(double factor);
+
+  void set_timeout(std::chrono::milliseconds timeout);
+  uint64_t sequence() const;
+
+  // Fails all operations in flight and all later ones, on all ranks.
+  void abort();
+  // Leaves the communicator, once operations in flight are done; aborts them if that takes more
+  // than a moment, so that a process can end. Every Work is settled afterwards.
+  void close();
+
+ private:
+  friend class LaneWork;
+  using Works = std::vector<c10::intrusive_ptr<LaneWork>>;
+  using Settled = std::vector<std::pair<c10::intrusive_ptr<LaneWork>, std::exception_ptr>>;
+
+  // With |mutex_| held: moves Works that have ended from |pending_| to |out|.
+  void reap(Settled* out);
+  // The status of a pending Work.
+  keel_status query(const LaneWork& work) const;
+  void refuse_if_over(const KeelWork& work);
+  void recover_stream(const KeelWork& work);
+  void apply_timeout(std::chrono::milliseconds timeout);
+  static void settle(const Settled& works);
+  void watch(c10::intrusive_ptr<LaneWork> work);
+  void run_watcher();
+
+  const keel_comm comm_;
+  const int rank_;
+  keel_stream stream_{};
+
+  mutable std::mutex mutex_;  // protects all below, and the order of operations
+  std::chrono::milliseconds timeout_;
+  std::chrono::milliseconds applied_timeout_;
+  uint64_t sequence_ = 0;  // of the next operation, which is the communicator's number too
+  std::deque<c10::intrusive_ptr<LaneWork>> pending_;  // in the stream's order
+  std::vector<keel_event> free_events_;
+  std::map<double, keel_reduction> factors_;
+  bool stream_failed_ = false;
+  bool is_closed_ = false;
+  std::string abort_reason_;
+
+  // Settles Works whose futures somebody holds.
+  std::mutex watch_mutex_;  // protects the three below
+  std::condition_variable watch_changed_;
+  std::deque<c10::intrusive_ptr<LaneWork>> watched_;
+  bool stops_watching_ = false;
+  std::thread watcher_;
+};
+
+}  // namespace keel_torch
+
+#endif  // FRAMEWORKS_TORCH_SRC_LANE_H_

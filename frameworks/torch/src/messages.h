@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sends and receives with tags, over communicators of two ranks.
+#ifndef FRAMEWORKS_TORCH_SRC_MESSAGES_H_
+#define FRAMEWORKS_TORCH_SRC_MESSAGES_H_
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
+
+#include "work.h"
+
+namespace keel_torch {
+
+class MessageLane;
+
+// The messages of one rank. The first message in each direction between two ranks creates a
+// communicator and a thread for that direction: keel.h matches messages by order alone and runs the
+// messages of one communicator one after the other, while PyTorch's programs send before they
+// receive on both sides, and receive tags out of order. Thread-safe.
+class Messages {
+ public:
+  Messages(c10::intrusive_ptr<c10d::Store> store, int rank, std::chrono::milliseconds timeout);
+  ~Messages();
+
+  // |tensor| is flat; the Work keeps it until the peer has received it.
+  c10::intrusive_ptr<KeelWork> send(const at::Tensor& tensor, int peer, int tag);
+  // |tensor|: where the message goes in the end. Fails if the message has another size.
+  c10::intrusive_ptr<KeelWork> receive(const at::Tensor& tensor, int peer, int tag);
+
+  void set_timeout(std::chrono::milliseconds timeout);
+  // Fails all messages in flight and all later ones.
+  void abort();
+  // As abort(), once messages in flight are done or a moment has passed; ends the threads.
+  void close();
+
+ private:
+  MessageLane& lane(int peer, bool sends);
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const int rank_;
+  std::mutex mutex_;  // protects all below
+  std::chrono::milliseconds timeout_;
+  uint64_t sequence_ = 0;
+  bool is_closed_ = false;
+  std::map<std::pair<int, bool>, std::shared_ptr<MessageLane>> lanes_;  // by peer and direction
+};
+
+}  // namespace keel_torch
+
+#endif  // FRAMEWORKS_TORCH_SRC_MESSAGES_H_

@@ -1,0 +1,573 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "process_group.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/util/Exception.h>
+
+#include <numeric>
+#include <utility>
+
+#include "runtime.h"
+#include "tensors.h"
+
+namespace keel_torch {
+
+namespace {
+
+using c10d::OpType;
+using c10d::ReduceOp;
+using std::chrono::milliseconds;
+using Tensors = ProcessGroup::Tensors;
+using BelowAutograd = at::AutoDispatchBelowADInplaceOrView;
+
+const at::Tensor& only(const Tensors& tensors, const char* name) {
+  TORCH_CHECK(tensors.size() == 1, "keel: ", name, ": a list of ", tensors.size(),
+              " tensors; each rank has one");
+  check_tensor(tensors.front(), name);
+  return tensors.front();
+}
+
+// The list of one tensor a rank, all of |one|'s type.
+const Tensors& list_of(const ProcessGroup::TensorLists& lists, const at::Tensor& one, int world,
+                       const char* name) {
+  TORCH_CHECK(lists.size() == 1, "keel: ", name, ": ", lists.size(),
+              " lists of tensors; each rank has one");
+  TORCH_CHECK(lists.front().size() == static_cast<size_t>(world), "keel: ", name, ": a list of ",
+              lists.front().size(), " tensors for ", world, " ranks");
+  for (const at::Tensor& tensor : lists.front()) {
+    check_tensor(tensor, name);
+    TORCH_CHECK(tensor.scalar_type() == one.scalar_type(), "keel: ", name,
+                ": tensors of the types ", c10::toString(tensor.scalar_type()), " and ",
+                c10::toString(one.scalar_type()));
+  }
+  return lists.front();
+}
+
+bool are_of_one_size(const Tensors& tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.numel() != tensors.front().numel()) return false;
+  }
+  return true;
+}
+
+std::vector<uint64_t> counts_of(const Tensors& tensors, uint64_t units) {
+  std::vector<uint64_t> counts;
+  counts.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) {
+    counts.push_back(static_cast<uint64_t>(tensor.numel()) * units);
+  }
+  return counts;
+}
+
+uint64_t count_of(const at::Tensor& tensor, const Type& type) {
+  return static_cast<uint64_t>(tensor.numel()) * type.units;
+}
+
+// Copies |flat| back to |tensor| unless it is the tensor's own memory.
+std::function<void()> copy_back(const at::Tensor& flat, const at::Tensor& tensor) {
+  if (flat.is_same(tensor)) return nullptr;
+  return [flat, tensor] {
+    const BelowAutograd guard;
+    tensor.copy_(flat);
+  };
+}
+
+std::function<void()> copy_parts_back(const at::Tensor& joined, const Tensors& tensors) {
+  return [joined, tensors] {
+    const BelowAutograd guard;
+    copy_parts(joined, tensors);
+  };
+}
+
+// The elements that each rank gets of a tensor whose first dimension is split; equal parts if
+// |splits| is empty.
+std::vector<uint64_t> split_counts(const at::Tensor& tensor, const std::vector<int64_t>& splits,
+                                   int world, uint64_t units, const char* name) {
+  const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+  if (splits.empty()) {
+    TORCH_CHECK(rows % world == 0, "keel: all_to_all: ", name, " has ", rows, " rows for ", world,
+                " ranks");
+    return std::vector<uint64_t>(static_cast<size_t>(world),
+                                 static_cast<uint64_t>(tensor.numel() / world) * units);
+  }
+  TORCH_CHECK(splits.size() == static_cast<size_t>(world), "keel: all_to_all: ", splits.size(),
+              " sizes for the parts of ", name, ", for ", world, " ranks");
+  TORCH_CHECK(std::accumulate(splits.begin(), splits.end(), int64_t{0}) == rows,
+              "keel: all_to_all: the parts of ", name, " do not add up to its ", rows, " rows");
+  const int64_t row = rows == 0 ? 0 : tensor.numel() / rows;
+  std::vector<uint64_t> counts;
+  for (const int64_t split : splits) {
+    TORCH_CHECK(split >= 0, "keel: all_to_all: a part of ", name, " has ", split, " rows");
+    counts.push_back(static_cast<uint64_t>(split * row) * units);
+  }
+  return counts;
+}
+
+}  // namespace
+
+ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+                           milliseconds timeout)
+    : Backend(rank, size),
+      options_(c10::make_intrusive<Options>("keel", timeout)),
+      lane_(std::make_shared<Lane>(join(*store, "keel/collectives", rank, size, timeout), rank,
+                                   timeout)),
+      messages_(store, rank, timeout) {
+  init();
+}
+
+ProcessGroup::~ProcessGroup() {
+  shutdown();
+}
+
+void ProcessGroup::setTimeout(milliseconds timeout) {
+  options_->timeout = timeout;
+  lane_->set_timeout(timeout);
+  messages_.set_timeout(timeout);
+}
+
+ProcessGroup::WorkPtr ProcessGroup::note(WorkPtr work) {
+  std::lock_guard lock(coalescing_mutex_);
+  if (is_coalescing_) coalesced_.push_back(work);
+  return work;
+}
+
+ProcessGroup::WorkPtr ProcessGroup::run(Call call, const Lane::Enqueue& enqueue) {
+  return note(lane_->run(std::move(call), enqueue));
+}
+
+ProcessGroup::WorkPtr ProcessGroup::combine(OpType type, const std::function<WorkPtr(size_t)>& part,
+                                            size_t parts) {
+  std::vector<WorkPtr> works;
+  works.reserve(parts);
+  for (size_t index = 0; index < parts; ++index) works.push_back(part(index));
+  return c10::make_intrusive<CombinedWork>(rank_, type, std::move(works));
+}
+
+uint32_t ProcessGroup::check_root(int64_t root, const char* name) const {
+  TORCH_CHECK(root >= 0 && root < size_, "keel: ", name, ": the root is rank ", root, " of ", size_,
+              " ranks");
+  return static_cast<uint32_t>(root);
+}
+
+keel_reduction ProcessGroup::reduction(const ReduceOp& op, at::ScalarType type) {
+  if (op != ReduceOp::PREMUL_SUM) return reduction_of(op, type);
+  const auto* const supplement =
+      dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+  TORCH_CHECK(supplement != nullptr, "keel: PREMUL_SUM has no factor");
+  return lane_->premul_sum(supplement->tensor_factor.defined()
+                               ? supplement->tensor_factor.item<double>()
+                               : supplement->double_factor);
+}
+
+ProcessGroup::WorkPtr ProcessGroup::broadcast(Tensors& tensors,
+                                              const c10d::BroadcastOptions& options) {
+  const BelowAutograd guard;
+  const at::Tensor tensor = only(tensors, "broadcast");
+  const uint32_t root = check_root(options.rootRank, "broadcast");
+  const bool is_root = static_cast<int>(root) == rank_;
+  const at::Tensor flat = is_root ? flat_input(tensor) : flat_output(tensor);
+  const Type type = type_for_copies(tensor.scalar_type());
+  return run({OpType::BROADCAST,
+              "broadcast",
+              {flat},
+              {tensor},
+              options.timeout,
+              is_root ? nullptr : copy_back(flat, tensor)},
+             [&](keel_comm comm, keel_stream stream) {
+               void* const data = flat.data_ptr();
+               return keel_broadcast(comm, data, data, count_of(flat, type), type.dtype, root,
+                                     stream);
+             });
+}
+
+ProcessGroup::WorkPtr ProcessGroup::allreduce(Tensors& tensors,
+                                              const c10d::AllreduceOptions& options) {
+  const BelowAutograd guard;
+  const at::Tensor tensor = only(tensors, "all_reduce");
+  const Type type = type_for_reductions(tensor.scalar_type(), options.reduceOp, "all_reduce");
+  if (is_bitwise(options.reduceOp)) {
+    return reduce_bitwise("all_reduce", OpType::ALLREDUCE, tensor, options.reduceOp, -1,
+                          options.timeout);
+  }
+  const keel_reduction op = reduction(options.reduceOp, tensor.scalar_type());
+  const at::Tensor flat = flat_input(tensor);
+  return run(
+      {OpType::ALLREDUCE, "all_reduce", {flat}, {tensor}, options.timeout, copy_back(flat, tensor)},
+      [&](keel_comm comm, keel_stream stream) {
+        void* const data = flat.data_ptr();
+        return keel_all_reduce(comm, data, data, count_of(flat, type), type.dtype, op, stream);
+      });
+}
+
+ProcessGroup::WorkPtr ProcessGroup::allreduce_coalesced(
+    Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  return combine(
+      OpType::ALLREDUCE_COALESCED,
+      [&](size_t index) {
+        Tensors one{tensors[index]};
+        return allreduce(one, options);
+      },
+      tensors.size());
+}
+
+ProcessGroup::WorkPtr ProcessGroup::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  const BelowAutograd guard;
+  const at::Tensor tensor = only(tensors, "reduce");
+  const uint32_t root = check_root(options.rootRank, "reduce");
+  const Type type = type_for_reductions(tensor.scalar_type(), options.reduceOp, "reduce");
+  if (is_bitwise(options.reduceOp)) {
+    return reduce_bitwise("reduce", OpType::REDUCE, tensor, options.reduceOp,
+                          static_cast<int>(root), options.timeout);
+  }
+  const keel_reduction op = reduction(options.reduceOp, tensor.scalar_type());
+  const at::Tensor flat = flat_input(tensor);
+  const bool is_root = static_cast<int>(root) == rank_;
+  return run({OpType::REDUCE,
+              "reduce",
+              {flat},
+              {tensor},
+              options.timeout,
+              is_root ? copy_back(flat, tensor) : nullptr},
+             [&](keel_comm comm, keel_stream stream) {
+               void* const data = flat.data_ptr();
+               return keel_reduce(comm, data, is_root ? data : nullptr, count_of(flat, type),
+                                  type.dtype, op, root, stream);
+             });
+}
+
+ProcessGroup::WorkPtr ProcessGroup::reduce_bitwise(const char* name, OpType type, at::Tensor tensor,
+                                                   const ReduceOp& op, int root,
+                                                   milliseconds timeout) {
+  const at::Tensor flat = flat_input(tensor);
+  const Type copied = type_for_copies(flat.scalar_type());
+  const at::Tensor all = at::empty({size_, flat.numel()}, flat.options());
+  std::function<void()> finish;
+  if (root < 0 || root == rank_) {
+    finish = [all, tensor, op] {
+      const BelowAutograd guard;
+      at::Tensor result = all[0];
+      for (int64_t rank = 1; rank < all.size(0); ++rank) {
+        if (op == ReduceOp::BAND) result.bitwise_and_(all[rank]);
+        if (op == ReduceOp::BOR) result.bitwise_or_(all[rank]);
+        if (op == ReduceOp::BXOR) result.bitwise_xor_(all[rank]);
+      }
+      tensor.copy_(result.view(tensor.sizes()));
+    };
+  }
+  return run({type, name, {flat, all}, {tensor}, timeout, finish},
+             [&](keel_comm comm, keel_stream stream) {
+               return keel_all_gather(comm, flat.data_ptr(), all.data_ptr(), count_of(flat, copied),
+                                      copied.dtype, stream);
+             });
+}
+
+ProcessGroup::WorkPtr ProcessGroup::allgather(TensorLists& outputs, Tensors& inputs,
+                                              const c10d::AllgatherOptions& options) {
+  const BelowAutograd guard;
+  const at::Tensor input = only(inputs, "all_gather");
+  const Tensors& list = list_of(outputs, input, size_, "all_gather");
+  TORCH_CHECK(list[static_cast<size_t>(rank_)].numel() == input.numel(), "keel: all_gather: rank ",
+              rank_, " has ", input.numel(), " elements, and room for ",
+              list[static_cast<size_t>(rank_)].numel(), " of its own");
+  const at::Tensor flat = flat_input(input);
+  const at::Tensor joined = joined_output(list);
+  const Type type = type_for_copies(input.scalar_type());
+  return run({OpType::ALLGATHER,
+              "all_gather",
+              {flat, joined},
+              list,
+              options.timeout,
+              copy_parts_back(joined, list)},
+             [&](keel_comm comm, keel_stream stream) {
+               void* const receive = joined.data_ptr();
+               if (are_of_one_size(list)) {
+                 return keel_all_gather(comm, flat.data_ptr(), receive, count_of(flat, type),
+                                        type.dtype, stream);
+               }
+               const std::vector<uint64_t> counts = counts_of(list, type.units);
+               return keel_all_gather_v(comm, flat.data_ptr(), receive, counts.data(), nullptr,
+                                        type.dtype, stream);
+             });
+}
+
+ProcessGroup::WorkPtr ProcessGroup::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                    const c10d::AllgatherOptions& options) {
+  const BelowAutograd guard;
+  check_tensor(output, "all_gather");
+  check_tensor(input, "all_gather");
+  TORCH_CHECK(output.numel() == input.numel() * size_, "keel: all_gather: ", input.numel(),
+              " elements of ", size_, " ranks, and room for ", output.numel());
+  TORCH_CHECK(output.scalar_type() == input.scalar_type(), "keel: all_gather: an output of type ",
+              c10::toString(output.scalar_type()), " for an input of type ",
+              c10::toString(input.scalar_type()));
+  const at::Tensor flat = flat_input(input);
+  const at::Tensor whole = flat_output(output);
+  const Type type = type_for_copies(input.scalar_type());
+  return run({OpType::_ALLGATHER_BASE,
+              "all_gather",
+              {flat, whole},
+              {output},
+              options.timeout,
+              copy_back(whole, output)},
+             [&](keel_comm comm, keel_stream stream) {
+               return keel_all_gather(comm, flat.data_ptr(), whole.data_ptr(), count_of(flat, type),
+                                      type.dtype, stream);
+             });
+}
+
+ProcessGroup::WorkPtr ProcessGroup::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                                        const c10d::AllgatherOptions& options) {
+  TORCH_CHECK(outputs.size() == world(), "keel: all_gather_coalesced: ", outputs.size(),
+              " lists for ", size_, " ranks");
+  for (const Tensors& list : outputs) {
+    TORCH_CHECK(list.size() == inputs.size(), "keel: all_gather_coalesced: ", inputs.size(),
+                " inputs, and a list of ", list.size(), " outputs");
+  }
+  return combine(
+      OpType::ALLGATHER_COALESCED,
+      [&](size_t index) {
+        TensorLists list(1);
+        for (const Tensors& of_rank : outputs) list.front().push_back(of_rank[index]);
+        Tensors one{inputs[index]};
+        return allgather(list, one, options);
+      },
+      inputs.size());
+}
+
+ProcessGroup::WorkPtr ProcessGroup::allgather_into_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  TORCH_CHECK(outputs.size() == inputs.size(), "keel: all_gather: ", inputs.size(), " inputs and ",
+              outputs.size(), " outputs");
+  return combine(
+      OpType::ALLGATHER_INTO_TENSOR_COALESCED,
+      [&](size_t index) { return _allgather_base(outputs[index], inputs[index], options); },
+      inputs.size());
+}
+
+ProcessGroup::WorkPtr ProcessGroup::gather(TensorLists& outputs, Tensors& inputs,
+                                           const c10d::GatherOptions& options) {
+  const BelowAutograd guard;
+  const at::Tensor input = only(inputs, "gather");
+  const uint32_t root = check_root(options.rootRank, "gather");
+  const at::Tensor flat = flat_input(input);
+  const Type type = type_for_copies(input.scalar_type());
+  Tensors list;
+  at::Tensor joined;
+  std::function<void()> finish;
+  if (static_cast<int>(root) == rank_) {
+    list = list_of(outputs, input, size_, "gather");
+    TORCH_CHECK(are_of_one_size(list) && list.front().numel() == input.numel(),
+                "keel: gather: the tensors are of several sizes");
+    joined = joined_output(list);
+    finish = copy_parts_back(joined, list);
+  } else {
+    TORCH_CHECK(outputs.empty() || outputs.front().empty(), "keel: gather: rank ", rank_,
+                " is not the root, and has a list of outputs");
+  }
+  return run({OpType::GATHER, "gather", {flat, joined}, list, options.timeout, finish},
+             [&](keel_comm comm, keel_stream stream) {
+               return keel_gather(comm, flat.data_ptr(),
+                                  joined.defined() ? joined.data_ptr() : nullptr,
+                                  count_of(flat, type), type.dtype, root, stream);
+             });
+}
+
+ProcessGroup::WorkPtr ProcessGroup::scatter(Tensors& outputs, TensorLists& inputs,
+                                            const c10d::ScatterOptions& options) {
+  const BelowAutograd guard;
+  const at::Tensor output = only(outputs, "scatter");
+  const uint32_t root = check_root(options.rootRank, "scatter");
+  const at::Tensor flat = flat_output(output);
+  const Type type = type_for_copies(output.scalar_type());
+  at::Tensor joined;
+  if (static_cast<int>(root) == rank_) {
+    const Tensors& list = list_of(inputs, output, size_, "scatter");
+    TORCH_CHECK(are_of_one_size(list) && list.front().numel() == output.numel(),
+                "keel: scatter: the tensors are of several sizes");
+    joined = joined_input(list);
+  } else {
+    TORCH_CHECK(inputs.empty() || inputs.front().empty(), "keel: scatter: rank ", rank_,
+                " is not the root, and has a list of inputs");
+  }
+  return run({OpType::SCATTER,
+              "scatter",
+              {flat, joined},
+              {output},
+              options.timeout,
+              copy_back(flat, output)},
+             [&](keel_comm comm, keel_stream stream) {
+               return keel_scatter(comm, joined.defined() ? joined.data_ptr() : nullptr,
+                                   flat.data_ptr(), count_of(flat, type), type.dtype, root, stream);
+             });
+}
+
+ProcessGroup::WorkPtr ProcessGroup::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                                   const c10d::ReduceScatterOptions& options) {
+  const BelowAutograd guard;
+  const at::Tensor output = only(outputs, "reduce_scatter");
+  const Tensors& list = list_of(inputs, output, size_, "reduce_scatter");
+  TORCH_CHECK(list[static_cast<size_t>(rank_)].numel() == output.numel(),
+              "keel: reduce_scatter: rank ", rank_, " has room for ", output.numel(),
+              " elements of ", list[static_cast<size_t>(rank_)].numel());
+  const Type type = type_for_reductions(output.scalar_type(), options.reduceOp, "reduce_scatter");
+  const keel_reduction op = reduction(options.reduceOp, output.scalar_type());
+  const at::Tensor joined = joined_input(list);
+  const at::Tensor flat = flat_output(output);
+  return run({OpType::REDUCE_SCATTER,
+              "reduce_scatter",
+              {joined, flat},
+              {output},
+              options.timeout,
+              copy_back(flat, output)},
+             [&](keel_comm comm, keel_stream stream) {
+               if (are_of_one_size(list)) {
+                 return keel_reduce_scatter(comm, joined.data_ptr(), flat.data_ptr(),
+                                            count_of(flat, type), type.dtype, op, stream);
+               }
+               const std::vector<uint64_t> counts = counts_of(list, type.units);
+               return keel_reduce_scatter_v(comm, joined.data_ptr(), flat.data_ptr(), counts.data(),
+                                            nullptr, type.dtype, op, stream);
+             });
+}
+
+ProcessGroup::WorkPtr ProcessGroup::_reduce_scatter_base(
+    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
+  const BelowAutograd guard;
+  check_tensor(output, "reduce_scatter");
+  check_tensor(input, "reduce_scatter");
+  TORCH_CHECK(input.numel() == output.numel() * size_, "keel: reduce_scatter: ", input.numel(),
+              " elements for ", size_, " ranks with room for ", output.numel(), " each");
+  TORCH_CHECK(output.scalar_type() == input.scalar_type(),
+              "keel: reduce_scatter: an output of type ", c10::toString(output.scalar_type()),
+              " for an input of type ", c10::toString(input.scalar_type()));
+  const Type type = type_for_reductions(output.scalar_type(), options.reduceOp, "reduce_scatter");
+  const keel_reduction op = reduction(options.reduceOp, output.scalar_type());
+  const at::Tensor whole = flat_input(input);
+  const at::Tensor flat = flat_output(output);
+  return run({OpType::_REDUCE_SCATTER_BASE,
+              "reduce_scatter",
+              {whole, flat},
+              {output},
+              options.timeout,
+              copy_back(flat, output)},
+             [&](keel_comm comm, keel_stream stream) {
+               return keel_reduce_scatter(comm, whole.data_ptr(), flat.data_ptr(),
+                                          count_of(flat, type), type.dtype, op, stream);
+             });
+}
+
+ProcessGroup::WorkPtr ProcessGroup::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
+  TORCH_CHECK(outputs.size() == inputs.size(), "keel: reduce_scatter: ", inputs.size(),
+              " inputs and ", outputs.size(), " outputs");
+  return combine(
+      OpType::REDUCE_SCATTER_TENSOR_COALESCED,
+      [&](size_t index) { return _reduce_scatter_base(outputs[index], inputs[index], options); },
+      inputs.size());
+}
+
+ProcessGroup::WorkPtr ProcessGroup::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                  std::vector<int64_t>& output_splits,
+                                                  std::vector<int64_t>& input_splits,
+                                                  const c10d::AllToAllOptions& options) {
+  const BelowAutograd guard;
+  check_tensor(output, "all_to_all");
+  check_tensor(input, "all_to_all");
+  TORCH_CHECK(output.scalar_type() == input.scalar_type(), "keel: all_to_all: an output of type ",
+              c10::toString(output.scalar_type()), " for an input of type ",
+              c10::toString(input.scalar_type()));
+  const Type type = type_for_copies(input.scalar_type());
+  const at::Tensor flat_in = flat_input(input);
+  const at::Tensor flat_out = flat_output(output);
+  const auto sends = split_counts(flat_in, input_splits, size_, type.units, "the input");
+  const auto receives = split_counts(flat_out, output_splits, size_, type.units, "the output");
+  const bool is_even = input_splits.empty() && output_splits.empty();
+  return run({OpType::ALLTOALL_BASE,
+              "all_to_all",
+              {flat_in, flat_out},
+              {output},
+              options.timeout,
+              copy_back(flat_out, output)},
+             [&](keel_comm comm, keel_stream stream) {
+               if (is_even) {
+                 return keel_all_to_all(comm, flat_in.data_ptr(), flat_out.data_ptr(), sends[0],
+                                        type.dtype, stream);
+               }
+               return keel_all_to_all_v(comm, flat_in.data_ptr(), sends.data(), nullptr,
+                                        flat_out.data_ptr(), receives.data(), nullptr, type.dtype,
+                                        stream);
+             });
+}
+
+ProcessGroup::WorkPtr ProcessGroup::alltoall(Tensors& outputs, Tensors& inputs,
+                                             const c10d::AllToAllOptions& options) {
+  const BelowAutograd guard;
+  TORCH_CHECK(!outputs.empty() && !inputs.empty(), "keel: all_to_all: an empty list of tensors");
+  const Tensors to = list_of({outputs}, inputs.front(), size_, "all_to_all");
+  const Tensors from = list_of({inputs}, inputs.front(), size_, "all_to_all");
+  const Type type = type_for_copies(inputs.front().scalar_type());
+  const at::Tensor joined_in = joined_input(from);
+  const at::Tensor joined_out = joined_output(to);
+  return run({OpType::ALLTOALL,
+              "all_to_all",
+              {joined_in, joined_out},
+              to,
+              options.timeout,
+              copy_parts_back(joined_out, to)},
+             [&](keel_comm comm, keel_stream stream) {
+               const std::vector<uint64_t> sends = counts_of(from, type.units);
+               const std::vector<uint64_t> receives = counts_of(to, type.units);
+               return keel_all_to_all_v(comm, joined_in.data_ptr(), sends.data(), nullptr,
+                                        joined_out.data_ptr(), receives.data(), nullptr, type.dtype,
+                                        stream);
+             });
+}
+
+ProcessGroup::WorkPtr ProcessGroup::barrier(const c10d::BarrierOptions& options) {
+  return run({OpType::BARRIER, "barrier", {}, {}, options.timeout, nullptr},
+             [](keel_comm comm, keel_stream stream) { return keel_barrier(comm, stream); });
+}
+
+void ProcessGroup::monitoredBarrier(const c10d::BarrierOptions& options, bool /*wait_all_ranks*/) {
+  // Keel names all missing ranks when an operation's deadline passes.
+  barrier(options)->wait();
+}
+
+ProcessGroup::WorkPtr ProcessGroup::send(Tensors& tensors, int peer, int tag) {
+  const BelowAutograd guard;
+  return note(messages_.send(flat_input(only(tensors, "send")),
+                             static_cast<int>(check_root(peer, "send")), tag));
+}
+
+ProcessGroup::WorkPtr ProcessGroup::recv(Tensors& tensors, int peer, int tag) {
+  const BelowAutograd guard;
+  return note(
+      messages_.receive(only(tensors, "recv"), static_cast<int>(check_root(peer, "recv")), tag));
+}
+
+ProcessGroup::WorkPtr ProcessGroup::recvAnysource(Tensors& /*tensors*/, int /*tag*/) {
+  TORCH_CHECK(false, "keel: recv: a receive from any rank is not supported; name the source");
+}
+
+void ProcessGroup::startCoalescing() {
+  std::lock_guard lock(coalescing_mutex_);
+  is_coalescing_ = true;
+}
+
+ProcessGroup::WorkPtr ProcessGroup::endCoalescing() {
+  std::lock_guard lock(coalescing_mutex_);
+  is_coalescing_ = false;
+  return c10::make_intrusive<CombinedWork>(rank_, OpType::COALESCED, std::exchange(coalesced_, {}));
+}
+
+void ProcessGroup::abort() {
+  lane_->abort();
+  messages_.abort();
+}
+
+void ProcessGroup::shutdown() {
+  lane_->close();
+  messages_.close();
+}
+
+}  // namespace keel_torch

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process group "keel": c10d::Backend over keel.h, for dense tensors of the CPU.
+#ifndef FRAMEWORKS_TORCH_SRC_PROCESS_GROUP_H_
+#define FRAMEWORKS_TORCH_SRC_PROCESS_GROUP_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "lane.h"
+#include "messages.h"
+#include "work.h"
+
+namespace keel_torch {
+
+// One rank's part of a process group. Collectives run one after the other, in the order of the
+// calls, which is the same on all ranks; messages run beside them. Thread-safe.
+//
+// Failures are c10::DistBackendError and name this rank, the operation, and the reason, with the
+// rank that caused it.
+class ProcessGroup : public c10d::Backend {
+ public:
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<Tensors>;
+
+  // Joins the group; blocks until all ranks have joined, at most |timeout|.
+  ProcessGroup(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+               std::chrono::milliseconds timeout);
+  ~ProcessGroup() override;
+
+  const std::string getBackendName() const override { return "keel"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  uint64_t getSequenceNumberForGroup() override { return lane_->sequence(); }
+  void setSequenceNumberForGroup() override {}
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs,
+                  const c10d::ScatterOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits,
+                        const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
+                   const c10d::AllToAllOptions& options) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+  // A send is done when the peer has received the message. Messages of one tag between two ranks
+  // arrive in order; a receive from any rank is refused.
+  WorkPtr send(Tensors& tensors, int peer, int tag) override;
+  WorkPtr recv(Tensors& tensors, int peer, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+
+  void abort() override;
+  void shutdown() override;
+
+ private:
+  // The keel reduction of |op|; a factor is created with the communicator where need be.
+  keel_reduction reduction(const c10d::ReduceOp& op, at::ScalarType type);
+  // Runs a collective, and notes the Work for coalescing.
+  WorkPtr run(Call call, const Lane::Enqueue& enqueue);
+  WorkPtr note(WorkPtr work);
+  WorkPtr combine(c10d::OpType type, const std::function<WorkPtr(size_t)>& part, size_t parts);
+  // The bitwise reductions, by a gather and a local loop. |root|: -1 for all ranks.
+  WorkPtr reduce_bitwise(const char* name, c10d::OpType type, at::Tensor tensor,
+                         const c10d::ReduceOp& op, int root, std::chrono::milliseconds timeout);
+  uint32_t check_root(int64_t root, const char* name) const;
+  uint64_t world() const { return static_cast<uint64_t>(size_); }
+
+  const c10::intrusive_ptr<Options> options_;
+  const std::shared_ptr<Lane> lane_;
+  Messages messages_;
+
+  std::mutex coalescing_mutex_;  // protects the two below
+  bool is_coalescing_ = false;
+  std::vector<WorkPtr> coalesced_;
+};
+
+}  // namespace keel_torch
+
+#endif  // FRAMEWORKS_TORCH_SRC_PROCESS_GROUP_H_

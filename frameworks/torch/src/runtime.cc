@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime.h"
+
+#include <c10/util/Exception.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+
+namespace keel_torch {
+
+namespace {
+
+// Declares the memory of this process as reachable for |device|, once, so that no tensor needs a
+// registration of its own: PyTorch's allocator returns memory to the system and gets it back
+// without a notice. A range of this size gets no huge pages (keel_host_register).
+keel_status register_all_memory(keel_device device) {
+  constexpr uintptr_t kBegin = 4096;
+  constexpr uintptr_t kEnd = uintptr_t{1} << 47;  // of the user's half of the address space
+  return keel_host_register(device, reinterpret_cast<void*>(kBegin), kEnd - kBegin);
+}
+
+}  // namespace
+
+Runtime& Runtime::get() {
+  // Never destroyed: groups may outlive the destructors of static objects.
+  static Runtime* const runtime = new Runtime;
+  return *runtime;
+}
+
+Runtime::Runtime() : process_(getpid()) {
+  keel_init_options options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+  if (std::getenv("KEEL_BACKENDS") == nullptr) options.backends = "cpu";
+  const keel_status status = keel_init(&options);
+  if (status != KEEL_ALREADY_EXISTS) check(status, "initialising Keel");
+  check(keel_device_find("cpu", &device_), "looking for a CPU device");
+  check(register_all_memory(device_), "declaring memory to the CPU device");
+}
+
+bool Runtime::is_forked() const {
+  return getpid() != process_;
+}
+
+std::string failure_text(keel_status status) {
+  return std::string(keel_status_name(status)) + ": " + keel_last_error();
+}
+
+void check(keel_status status, const char* what) {
+  if (status == KEEL_OK) return;
+  C10_THROW_ERROR(DistBackendError, "keel: " + std::string(what) + ": " + failure_text(status));
+}
+
+}  // namespace keel_torch

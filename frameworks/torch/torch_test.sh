@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# torch_test.sh BUILD [TEST...]: makes the wheel and runs the tests in it, where ./dev torch has
+# installed PyTorch. TEST: a name as python3 -m unittest takes it, test_works.WorksTest.
+set -euo pipefail
+folder=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
+source "$folder/environment.sh"
+
+if ! has_torch; then
+  echo "skipped: torch: ./dev torch was not run here"
+  exit 0
+fi
+build=$(realpath "$1")
+shift
+make_wheel "$build"
+export PYTHONPATH=$build/torch/site PYTHONDONTWRITEBYTECODE=1 KEEL_COLLECTIVE_TABLE=builtin
+unset KEEL_PLUGIN_PATH KEEL_BACKENDS
+cd "$folder/tests"
+if (($# == 0)); then set -- discover; fi
+exec "$torch_environment/bin/python" -m unittest "$@"
