@@ -24,6 +24,11 @@
 #include "core/testing/test_backend.h"
 #include "ops/schema.h"
 
+// op_calls_test.c
+extern "C" keel_status keel_test_calls_in_c(keel_stream stream, const keel_tensor* a,
+                                            const keel_tensor* b, const keel_tensor* bias,
+                                            const keel_tensor* c, const keel_tensor* y);
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -389,6 +394,29 @@ TEST_F(KeelHpp, MatmulWithAndWithoutBias) {
   stream.synchronize();
   EXPECT_EQ(plain, (std::vector<float>{58, 64, 139, 154}));
   EXPECT_EQ(biased, (std::vector<float>{158, 264, 239, 354}));
+}
+
+TEST_F(KeelHpp, NamedCallsOfCHaveTheDefaults) {
+  keel::Stream stream(device_);
+  const auto a = keel::Buffer::of<float>(device_, 4);
+  const auto bias = keel::Buffer::of<float>(device_, 2);
+  const auto c = keel::Buffer::of<float>(device_, 4);
+  const auto y = keel::Buffer::of<float>(device_, 4);
+  stream.upload(a, std::vector<float>{1, 2, 3, -1});
+  stream.upload(bias, std::vector<float>{-6.5f, 0.25f});
+  const keel_tensor ta = a.tensor<float>({2, 2});
+  const keel_tensor tbias = bias.tensor<float>({2});
+  const keel_tensor tc = c.tensor<float>({2, 2});
+  const keel_tensor ty = y.tensor<float>({2, 2});
+  ASSERT_EQ(keel_test_calls_in_c(stream.get(), &ta, &ta, &tbias, &tc, &ty), KEEL_OK)
+      << keel_last_error();
+  std::vector<float> product(4);
+  std::vector<float> cut(4);
+  stream.download(product, c);
+  stream.download(cut, y);
+  stream.synchronize();
+  EXPECT_EQ(product, (std::vector<float>{0.5f, 0.25f, -6.5f, 7.25f}));
+  EXPECT_EQ(cut, (std::vector<float>{0.5f, 0.25f, 0, 1}));
 }
 
 TEST_F(KeelHpp, OneCallRunsOnOtherMemory) {

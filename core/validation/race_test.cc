@@ -364,15 +364,14 @@ TEST_P(FallbackRaceTest, LeavesTheGapsBetweenRowsAlone) {
   const keel_tensor y = matrix(y_, kPitch);
   const keel_tensor* const inputs[] = {&x, &x, nullptr};
   const keel_tensor* const outputs[] = {&y};
-  keel_attribute attributes[5] = {};  // neither transposed, no activation
-  attributes[2].f = 1;
+  const keel_op_matmul_attributes attributes = KEEL_OP_MATMUL_ATTRIBUTES;
   auto call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
   call.op = KEEL_OP_MATMUL;
   call.inputs = inputs;
   call.input_count = 3;
   call.outputs = outputs;
   call.output_count = 1;
-  call.attributes = attributes;
+  call.attributes = reinterpret_cast<const keel_attribute*>(&attributes);
   call.attribute_count = 5;
   const auto with_fill_at = [&](int64_t word) {
     ASSERT_KEEL_OK(keel_op_run(a_, &call));
