@@ -402,8 +402,10 @@ TEST_F(KeelHpp, NamedCallsOfCHaveTheDefaults) {
   const auto bias = keel::Buffer::of<float>(device_, 2);
   const auto c = keel::Buffer::of<float>(device_, 4);
   const auto y = keel::Buffer::of<float>(device_, 4);
-  stream.upload(a, std::vector<float>{1, 2, 3, -1});
-  stream.upload(bias, std::vector<float>{-6.5f, 0.25f});
+  const std::vector<float> host_a = {1, 2, 3, -1};
+  const std::vector<float> host_bias = {-6.5f, 0.25f};
+  stream.upload(a, host_a);
+  stream.upload(bias, host_bias);
   const keel_tensor ta = a.tensor<float>({2, 2});
   const keel_tensor tbias = bias.tensor<float>({2});
   const keel_tensor tc = c.tensor<float>({2, 2});
