@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <string_view>
 #include <vector>
 
 #include "collectives/selection/agreement.h"
+#include "core/json_writer.h"
 
 namespace keel {
 
@@ -19,14 +21,20 @@ bool any_staged(const Team& team) {
   return false;
 }
 
+// Another process's text may have any bytes.
+std::string json_string(std::string_view text) {
+  std::string out;
+  append_json_string(out, text);
+  return out;
+}
+
 std::string explain_ranks(RankContext& context) {
   std::string text;
   for (uint32_t rank = 0; rank < context.world(); ++rank) {
     const PeerInfo& peer_info = context.team().peer_info(rank);
-    text +=
-        fmt::format("{}{{\"rank\": {}, \"device\": \"{}\", \"process\": {}, \"reach\": \"{}\"}}",
-                    rank == 0 ? "" : ", ", rank, peer_info.device, peer_info.pid,
-                    context.team().is_staged(rank) ? "staged" : "alias");
+    text += fmt::format("{}{{\"rank\": {}, \"device\": {}, \"process\": {}, \"reach\": \"{}\"}}",
+                        rank == 0 ? "" : ", ", rank, json_string(peer_info.device), peer_info.pid,
+                        context.team().is_staged(rank) ? "staged" : "alias");
   }
   return text;
 }

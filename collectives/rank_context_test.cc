@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collectives/all_gather_control.h"
+#include "collectives/explain.h"
 #include "core/api.h"
 #include "core/testing/keel_test.h"
 
@@ -75,6 +76,22 @@ TEST_F(RankContextTest, ARankThatHasMadeAnotherNumberOfCallsEndsTheCommunicatorB
         << status.text();
   }
   EXPECT_EQ(team_->segment().failure_status().code(), KEEL_RANK_FAILED);
+}
+
+TEST_F(RankContextTest, ADeviceNameOfAnyBytesIsAStringOfTheExplanation) {
+  Ref<Device> device;
+  ASSERT_TRUE(find_device(load("fake", {{"devices", "1"}}).at(0), "device", &device).ok());
+  std::vector<PeerInfo> peer_infos(1);
+  peer_infos[0].device = "odd\"\\\xff";
+  peer_infos[0].process = MemHandleServer::get().token();
+  std::shared_ptr<Team> team;
+  ASSERT_TRUE(Team::create_local(std::move(peer_infos), &team).ok());
+  RankContext context(team, 0, device, /*forbid_alias=*/false);
+  Selection selection;
+  ASSERT_TRUE(Selection::make({}, {}, &selection).ok());
+  const std::string text =
+      explain_communicator(context, 1, selection, "built-in", "[]", /*lane=*/nullptr);
+  EXPECT_NE(text.find("\"device\": \"odd\\\"\\\\\\ufffd\", "), std::string::npos) << text;
 }
 
 }  // namespace
