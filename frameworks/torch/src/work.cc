@@ -23,11 +23,13 @@ constexpr milliseconds kSlice{100};
 // Of every title; messages say the operation alone.
 constexpr char kPrefix[] = "keel:";
 
-// The tensor whose shape profilers show. Copied for them alone.
+// The tensors whose shapes profilers show: the caller's, not joined or staged ones. Copied for
+// profilers alone.
 std::optional<std::vector<at::Tensor>> profiled(const Call& call) {
   if (!at::hasCallbacks()) return std::nullopt;
   const std::vector<at::Tensor>& tensors = call.inputs.empty() ? call.outputs : call.inputs;
   if (tensors.empty()) return std::nullopt;
+  if (call.type == c10d::OpType::ALLREDUCE_COALESCED) return call.outputs;
   return std::vector<at::Tensor>{tensors.front()};
 }
 
