@@ -560,9 +560,9 @@ ProcessGroup::WorkPtr ProcessGroup::barrier(const c10d::BarrierOptions& options)
 }
 
 void ProcessGroup::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
-  run_monitored_barrier(*store_, "keel/monitored/" + std::to_string(monitored_barriers_++), rank_,
-                        size_, options.timeout > kNoTimeout ? options.timeout : options_->timeout,
-                        wait_all_ranks);
+  run_monitored_barrier(
+      *store_, "keel/monitored/" + std::to_string(monitored_barriers_++), rank_, size_,
+      options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout, wait_all_ranks);
 }
 
 ProcessGroup::WorkPtr ProcessGroup::send(Tensors& tensors, int peer, int tag) {
