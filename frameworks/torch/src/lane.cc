@@ -26,23 +26,18 @@ int64_t in_nanoseconds(milliseconds time) {
   return std::chrono::duration_cast<nanoseconds>(time).count();
 }
 
-// Polls, since a store's wait keeps the store's connection from every other thread, those that the
-// waited-for key depends on among them.
-void wait_for_key(c10d::Store& store, const std::string& key, milliseconds timeout) {
+}  // namespace
+
+bool wait_for_key(c10d::Store& store, const std::string& key, milliseconds timeout) {
   const auto end = std::chrono::steady_clock::now() + timeout;
   milliseconds pause{1};
   while (!store.check({key})) {
-    if (std::chrono::steady_clock::now() >= end) {
-      C10_THROW_ERROR(DistBackendError, "keel: creating the communicator: timed out after " +
-                                            std::to_string(timeout.count()) +
-                                            " ms: rank 0 has not joined");
-    }
+    if (std::chrono::steady_clock::now() >= end) return false;
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, milliseconds(20));
   }
+  return true;
 }
-
-}  // namespace
 
 keel_comm join(c10d::Store& store, const std::string& key, int rank, int world,
                milliseconds timeout) {
@@ -53,7 +48,11 @@ keel_comm join(c10d::Store& store, const std::string& key, int rank, int world,
     const auto* const begin = reinterpret_cast<const uint8_t*>(id.text);
     store.set(key, std::vector<uint8_t>(begin, begin + sizeof(id.text)));
   } else {
-    wait_for_key(store, key, timeout);
+    if (!wait_for_key(store, key, timeout)) {
+      C10_THROW_ERROR(DistBackendError, "keel: creating the communicator: Timed out after " +
+                                            std::to_string(timeout.count()) +
+                                            " ms: rank 0 has not joined");
+    }
     const std::vector<uint8_t> text = store.get(key);
     TORCH_CHECK(text.size() == sizeof(id.text), "keel: ", text.size(), " bytes in the store's key ",
                 key, " are no communicator's id");
@@ -128,7 +127,9 @@ void Lane::reap(Settled* out) {
     if (status == KEEL_NOT_READY) return;
     std::exception_ptr failure;
     if (status != KEEL_OK) {
-      failure = make_failure("keel: " + work->text() + " failed: " + failure_text(status));
+      failure = make_failure("keel: " + work->text() +
+                             " failed: " + (status == KEEL_TIMED_OUT ? "Timed out : " : "") +
+                             failure_text(status));
       stream_failed_ = true;
     }
     if (work->event_.id != 0) free_events_.push_back(std::exchange(work->event_, {}));

@@ -24,6 +24,11 @@ namespace keel_torch {
 
 class Lane;
 
+// Waits until |store| has |key|, and returns whether it has. Polls, since a store's own wait keeps
+// the store's connection from all other threads of the process, those whose calls the peer waits
+// for among them.
+bool wait_for_key(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout);
+
 // Creates the communicator of |world| ranks whose id rank 0 publishes in |store| under |key|.
 // Blocks until all ranks have joined, or throws c10::DistBackendError at |timeout|.
 keel_comm join(c10d::Store& store, const std::string& key, int rank, int world,

@@ -335,7 +335,7 @@ MessageLane& Messages::lane(int peer, bool sends) {
 c10::intrusive_ptr<KeelWork> Messages::send(const at::Tensor& tensor, int peer, int tag) {
   std::lock_guard lock(mutex_);
   auto work = c10::make_intrusive<KeelWork>(
-      rank_, Call{c10d::OpType::SEND, "send", {tensor}, {tensor}, timeout_, nullptr});
+      rank_, Call{c10d::OpType::SEND, "keel:send", {tensor}, {tensor}, timeout_, nullptr});
   work->set_sequence(++sequence_);
   lane(peer, /*sends=*/true).add(work, tensor, tag);
   return work;
@@ -344,7 +344,7 @@ c10::intrusive_ptr<KeelWork> Messages::send(const at::Tensor& tensor, int peer, 
 c10::intrusive_ptr<KeelWork> Messages::receive(const at::Tensor& tensor, int peer, int tag) {
   std::lock_guard lock(mutex_);
   auto work = c10::make_intrusive<KeelWork>(
-      rank_, Call{c10d::OpType::RECV, "recv", {}, {tensor}, timeout_, nullptr});
+      rank_, Call{c10d::OpType::RECV, "keel:recv", {}, {tensor}, timeout_, nullptr});
   work->set_sequence(++sequence_);
   lane(peer, /*sends=*/false).add(work, tensor, tag);
   return work;

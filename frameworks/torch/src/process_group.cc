@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "monitored_barrier.h"
 #include "runtime.h"
 #include "tensors.h"
 
@@ -108,6 +109,7 @@ std::vector<uint64_t> split_counts(const at::Tensor& tensor, const std::vector<i
 ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                            milliseconds timeout)
     : Backend(rank, size),
+      store_(store),
       options_(c10::make_intrusive<Options>("keel", timeout)),
       lane_(std::make_shared<Lane>(join(*store, "keel/collectives", rank, size, timeout), rank,
                                    timeout)),
@@ -168,7 +170,7 @@ ProcessGroup::WorkPtr ProcessGroup::broadcast(Tensors& tensors,
   const at::Tensor flat = is_root ? flat_input(tensor) : flat_output(tensor);
   const Type type = type_for_copies(tensor.scalar_type());
   return run({OpType::BROADCAST,
-              "broadcast",
+              "keel:broadcast",
               {flat},
               {tensor},
               options.timeout,
@@ -186,28 +188,57 @@ ProcessGroup::WorkPtr ProcessGroup::allreduce(Tensors& tensors,
   const at::Tensor tensor = only(tensors, "all_reduce");
   const Type type = type_for_reductions(tensor.scalar_type(), options.reduceOp, "all_reduce");
   if (is_bitwise(options.reduceOp)) {
-    return reduce_bitwise("all_reduce", OpType::ALLREDUCE, tensor, options.reduceOp, -1,
+    return reduce_bitwise("keel:all_reduce", OpType::ALLREDUCE, tensor, options.reduceOp, -1,
                           options.timeout);
   }
   const keel_reduction op = reduction(options.reduceOp, tensor.scalar_type());
   const at::Tensor flat = flat_input(tensor);
-  return run(
-      {OpType::ALLREDUCE, "all_reduce", {flat}, {tensor}, options.timeout, copy_back(flat, tensor)},
-      [&](keel_comm comm, keel_stream stream) {
-        void* const data = flat.data_ptr();
-        return keel_all_reduce(comm, data, data, count_of(flat, type), type.dtype, op, stream);
-      });
+  return run({OpType::ALLREDUCE,
+              "keel:all_reduce",
+              {flat},
+              {tensor},
+              options.timeout,
+              copy_back(flat, tensor)},
+             [&](keel_comm comm, keel_stream stream) {
+               void* const data = flat.data_ptr();
+               return keel_all_reduce(comm, data, data, count_of(flat, type), type.dtype, op,
+                                      stream);
+             });
 }
 
 ProcessGroup::WorkPtr ProcessGroup::allreduce_coalesced(
     Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  return combine(
-      OpType::ALLREDUCE_COALESCED,
-      [&](size_t index) {
-        Tensors one{tensors[index]};
-        return allreduce(one, options);
-      },
-      tensors.size());
+  const BelowAutograd guard;
+  TORCH_CHECK(!tensors.empty(), "keel: all_reduce: an empty list of tensors");
+  bool are_alike = !is_bitwise(options.reduceOp);
+  for (const at::Tensor& tensor : tensors) {
+    check_tensor(tensor, "all_reduce");
+    are_alike = are_alike && tensor.scalar_type() == tensors.front().scalar_type();
+  }
+  if (!are_alike) {
+    return combine(
+        OpType::ALLREDUCE_COALESCED,
+        [&](size_t index) {
+          Tensors one{tensors[index]};
+          return allreduce(one, options);
+        },
+        tensors.size());
+  }
+  const at::ScalarType element = tensors.front().scalar_type();
+  const Type type = type_for_reductions(element, options.reduceOp, "all_reduce");
+  const keel_reduction op = reduction(options.reduceOp, element);
+  const at::Tensor joined = joined_input(tensors);
+  return run({OpType::ALLREDUCE_COALESCED,
+              "keel:all_reduce",
+              {joined},
+              tensors,
+              options.timeout,
+              copy_parts_back(joined, tensors)},
+             [&](keel_comm comm, keel_stream stream) {
+               void* const data = joined.data_ptr();
+               return keel_all_reduce(comm, data, data, count_of(joined, type), type.dtype, op,
+                                      stream);
+             });
 }
 
 ProcessGroup::WorkPtr ProcessGroup::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
@@ -216,14 +247,14 @@ ProcessGroup::WorkPtr ProcessGroup::reduce(Tensors& tensors, const c10d::ReduceO
   const uint32_t root = check_root(options.rootRank, "reduce");
   const Type type = type_for_reductions(tensor.scalar_type(), options.reduceOp, "reduce");
   if (is_bitwise(options.reduceOp)) {
-    return reduce_bitwise("reduce", OpType::REDUCE, tensor, options.reduceOp,
+    return reduce_bitwise("keel:reduce", OpType::REDUCE, tensor, options.reduceOp,
                           static_cast<int>(root), options.timeout);
   }
   const keel_reduction op = reduction(options.reduceOp, tensor.scalar_type());
   const at::Tensor flat = flat_input(tensor);
   const bool is_root = static_cast<int>(root) == rank_;
   return run({OpType::REDUCE,
-              "reduce",
+              "keel:reduce",
               {flat},
               {tensor},
               options.timeout,
@@ -273,7 +304,7 @@ ProcessGroup::WorkPtr ProcessGroup::allgather(TensorLists& outputs, Tensors& inp
   const at::Tensor joined = joined_output(list);
   const Type type = type_for_copies(input.scalar_type());
   return run({OpType::ALLGATHER,
-              "all_gather",
+              "keel:all_gather",
               {flat, joined},
               list,
               options.timeout,
@@ -304,7 +335,7 @@ ProcessGroup::WorkPtr ProcessGroup::_allgather_base(at::Tensor& output, at::Tens
   const at::Tensor whole = flat_output(output);
   const Type type = type_for_copies(input.scalar_type());
   return run({OpType::_ALLGATHER_BASE,
-              "all_gather",
+              "keel:all_gather",
               {flat, whole},
               {output},
               options.timeout,
@@ -364,7 +395,7 @@ ProcessGroup::WorkPtr ProcessGroup::gather(TensorLists& outputs, Tensors& inputs
     TORCH_CHECK(outputs.empty() || outputs.front().empty(), "keel: gather: rank ", rank_,
                 " is not the root, and has a list of outputs");
   }
-  return run({OpType::GATHER, "gather", {flat, joined}, list, options.timeout, finish},
+  return run({OpType::GATHER, "keel:gather", {flat, joined}, list, options.timeout, finish},
              [&](keel_comm comm, keel_stream stream) {
                return keel_gather(comm, flat.data_ptr(),
                                   joined.defined() ? joined.data_ptr() : nullptr,
@@ -390,7 +421,7 @@ ProcessGroup::WorkPtr ProcessGroup::scatter(Tensors& outputs, TensorLists& input
                 " is not the root, and has a list of inputs");
   }
   return run({OpType::SCATTER,
-              "scatter",
+              "keel:scatter",
               {flat, joined},
               {output},
               options.timeout,
@@ -414,7 +445,7 @@ ProcessGroup::WorkPtr ProcessGroup::reduce_scatter(Tensors& outputs, TensorLists
   const at::Tensor joined = joined_input(list);
   const at::Tensor flat = flat_output(output);
   return run({OpType::REDUCE_SCATTER,
-              "reduce_scatter",
+              "keel:reduce_scatter",
               {joined, flat},
               {output},
               options.timeout,
@@ -445,7 +476,7 @@ ProcessGroup::WorkPtr ProcessGroup::_reduce_scatter_base(
   const at::Tensor whole = flat_input(input);
   const at::Tensor flat = flat_output(output);
   return run({OpType::_REDUCE_SCATTER_BASE,
-              "reduce_scatter",
+              "keel:reduce_scatter",
               {whole, flat},
               {output},
               options.timeout,
@@ -483,7 +514,7 @@ ProcessGroup::WorkPtr ProcessGroup::alltoall_base(at::Tensor& output, at::Tensor
   const auto receives = split_counts(flat_out, output_splits, size_, type.units, "the output");
   const bool is_even = input_splits.empty() && output_splits.empty();
   return run({OpType::ALLTOALL_BASE,
-              "all_to_all",
+              "keel:all_to_all",
               {flat_in, flat_out},
               {output},
               options.timeout,
@@ -509,7 +540,7 @@ ProcessGroup::WorkPtr ProcessGroup::alltoall(Tensors& outputs, Tensors& inputs,
   const at::Tensor joined_in = joined_input(from);
   const at::Tensor joined_out = joined_output(to);
   return run({OpType::ALLTOALL,
-              "all_to_all",
+              "keel:all_to_all",
               {joined_in, joined_out},
               to,
               options.timeout,
@@ -524,13 +555,14 @@ ProcessGroup::WorkPtr ProcessGroup::alltoall(Tensors& outputs, Tensors& inputs,
 }
 
 ProcessGroup::WorkPtr ProcessGroup::barrier(const c10d::BarrierOptions& options) {
-  return run({OpType::BARRIER, "barrier", {}, {}, options.timeout, nullptr},
+  return run({OpType::BARRIER, "keel:barrier", {}, {}, options.timeout, nullptr},
              [](keel_comm comm, keel_stream stream) { return keel_barrier(comm, stream); });
 }
 
-void ProcessGroup::monitoredBarrier(const c10d::BarrierOptions& options, bool /*wait_all_ranks*/) {
-  // Keel names all missing ranks when an operation's deadline passes.
-  barrier(options)->wait();
+void ProcessGroup::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+  run_monitored_barrier(
+      *store_, "keel/monitored/" + std::to_string(monitored_barriers_++), rank_, size_,
+      options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout, wait_all_ranks);
 }
 
 ProcessGroup::WorkPtr ProcessGroup::send(Tensors& tensors, int peer, int tag) {

@@ -3,6 +3,7 @@
 #ifndef FRAMEWORKS_TORCH_SRC_PROCESS_GROUP_H_
 #define FRAMEWORKS_TORCH_SRC_PROCESS_GROUP_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -98,9 +99,11 @@ class ProcessGroup : public c10d::Backend {
   uint32_t check_root(int64_t root, const char* name) const;
   uint64_t world() const { return static_cast<uint64_t>(size_); }
 
+  const c10::intrusive_ptr<c10d::Store> store_;
   const c10::intrusive_ptr<Options> options_;
   const std::shared_ptr<Lane> lane_;
   Messages messages_;
+  std::atomic<uint64_t> monitored_barriers_{0};
 
   std::mutex coalescing_mutex_;  // protects the two below
   bool is_coalescing_ = false;

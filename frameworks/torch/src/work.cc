@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "work.h"
 
+#include <ATen/record_function.h>
 #include <Python.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace keel_torch {
@@ -17,6 +19,19 @@ using std::chrono::steady_clock;
 
 // The longest wait without a look at Python's signals.
 constexpr milliseconds kSlice{100};
+
+// Of every title; messages say the operation alone.
+constexpr char kPrefix[] = "keel:";
+
+// The tensors whose shapes profilers show: the caller's, not joined or staged ones. Copied for
+// profilers alone.
+std::optional<std::vector<at::Tensor>> profiled(const Call& call) {
+  if (!at::hasCallbacks()) return std::nullopt;
+  const std::vector<at::Tensor>& tensors = call.inputs.empty() ? call.outputs : call.inputs;
+  if (tensors.empty()) return std::nullopt;
+  if (call.type == c10d::OpType::ALLREDUCE_COALESCED) return call.outputs;
+  return std::vector<at::Tensor>{tensors.front()};
+}
 
 // Runs Python's signal handlers if this thread is the one that may. Throws what a handler raised,
 // KeyboardInterrupt for example.
@@ -41,13 +56,11 @@ std::exception_ptr make_failure(const std::string& text) {
 }
 
 KeelWork::KeelWork(int rank, Call call)
-    : Work(rank, call.type, call.name,
-           call.inputs.empty() ? std::optional<std::vector<at::Tensor>>() : call.inputs),
-      call_(std::move(call)) {}
+    : Work(rank, call.type, call.title, profiled(call)), call_(std::move(call)) {}
 
 std::string KeelWork::text() const {
-  std::string text = "rank " + std::to_string(rank_) + ": " + call_.name + " (operation " +
-                     std::to_string(sequence_);
+  std::string text = "rank " + std::to_string(rank_) + ": " + (call_.title + sizeof(kPrefix) - 1) +
+                     " (operation " + std::to_string(sequence_);
   const auto& tensors = call_.inputs.empty() ? call_.outputs : call_.inputs;
   if (!tensors.empty()) {
     text += ", " + std::to_string(tensors.front().numel()) + " x " +

@@ -22,7 +22,7 @@ namespace keel_torch {
 // What an operation is, for its Work and for messages.
 struct Call {
   c10d::OpType type;
-  const char* name;                   // static: "all_reduce"
+  const char* title;                  // static, for profilers: "keel:all_reduce"
   std::vector<at::Tensor> inputs;     // kept alive until the operation is done
   std::vector<at::Tensor> outputs;    // the Work's result
   std::chrono::milliseconds timeout;  // of the operation

@@ -2,6 +2,7 @@
 """Runs a function in several processes that form a process group."""
 
 import datetime
+import faulthandler
 import multiprocessing
 import os
 import socket
@@ -16,8 +17,8 @@ import keel_torch  # noqa: F401 (registers the backend)
 # Not what somebody has measured on this machine.
 os.environ.setdefault("KEEL_COLLECTIVE_TABLE", "builtin")
 
-# Seconds. A rank that takes longer is killed, and the test fails.
-LIMIT = 120
+# Seconds. A rank that takes longer prints where it is and ends, and the test fails.
+LIMIT = int(os.environ.get("KEEL_TORCH_TEST_LIMIT", 120))
 TIMEOUT = datetime.timedelta(seconds=60)
 
 
@@ -28,6 +29,7 @@ def free_port():
 
 
 def _main(rank, world, port, function, backend, arguments, results):
+    faulthandler.dump_traceback_later(LIMIT - 5, exit=True)
     # A thread a rank: more would only take turns, and the bits of sums may depend on the number.
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank),

@@ -14,7 +14,7 @@ SAMPLE = pathlib.Path(__file__).parent.parent / "samples" / "train.py"
 def output_of(script):
     finished = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-         str(script)], capture_output=True, text=True, timeout=100)
+         str(script)], capture_output=True, text=True, timeout=300)
     if finished.returncode != 0:
         raise AssertionError(finished.stderr)
     return finished.stdout

@@ -17,7 +17,9 @@ STEPS = 8
 def model():
     torch.manual_seed(3)
     layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True)
-    return nn.Sequential(nn.Embedding(100, 64), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(64, 100))
+    return nn.Sequential(nn.Embedding(100, 64),
+                         nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+                         nn.Linear(64, 100))
 
 
 def batch(rank, step):

@@ -161,6 +161,37 @@ def check_many_groups(rank, world):
         dist.destroy_process_group(group)
 
 
+def check_profiler(rank, world):
+    """Profilers see each operation by Keel's name."""
+    tensor = torch.ones(7)
+    with torch.autograd.profiler.profile(record_shapes=True) as profile:
+        dist.all_reduce(tensor)
+        dist.all_gather_into_tensor(torch.empty(7 * world), tensor)
+    events = {event.name: event for event in profile.function_events}
+    assert events["keel:all_reduce"].input_shapes == [[7]], events["keel:all_reduce"]
+    assert "keel:all_gather" in events
+
+
+def check_monitored_barrier(rank, world):
+    """A missing rank is named, and the group goes on."""
+    group = dist.distributed_c10d._get_default_group()
+    backend = group._get_backend(torch.device("cpu"))
+    store = dist.distributed_c10d._get_default_store()
+    backend.monitored_barrier(datetime.timedelta(seconds=30), False)
+    if rank == world - 1:
+        store.wait(["others failed"])
+    else:
+        try:
+            backend.monitored_barrier(datetime.timedelta(milliseconds=200), True)
+            raise AssertionError("the barrier passed without a rank")
+        except RuntimeError as error:
+            wanted = f"Rank {world - 1} failed" if rank == 0 else "Rank 0 timed out"
+            assert wanted in str(error), error
+        if rank == 0:
+            store.set("others failed", "1")
+    dist.all_reduce(torch.ones(5))
+
+
 def check_allocator(rank, world):
     keel_torch.use_allocator()
     tensor = torch.full((1000000,), float(rank))
