@@ -107,7 +107,7 @@ TEST_F(HostRegistrationsTest, NestedRangesEndWithTheLastThatCoversAByte) {
   EXPECT_TRUE(has(256, 64));
   EXPECT_FALSE(has(255, 1));
   EXPECT_FALSE(has(320, 1));
-  // What the plugin has pinned in one call is pinned until its last user has gone.
+  // Memory pinned by one call of the plugin stays pinned until its last user has gone.
   EXPECT_EQ(plugin_.pinned.size(), 1u);
   ASSERT_TRUE(add(128, 512).ok());
   EXPECT_TRUE(has(128, 512));

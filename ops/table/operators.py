@@ -6,7 +6,8 @@ calls) and ops/schema_table.cc, from which the checks of calls, docs/operators.m
 conformance cases come. A number is never reused. row.py describes the notation.
 """
 
-from row import (ANY, BELOW_ONE, INFINITY, boolean, enumerator, integer, number, operator, tensor)
+from row import (ANY, BELOW_ONE, INFINITY, boolean, enumerator, integer, number, of_floats,
+                 operator, tensor)
 
 operator(
     "fill", 1,
@@ -151,11 +152,7 @@ operator(
                    "0: gelu(t) = 0.5 t (1 + tanh(sqrt(2/pi) (t + 0.044715 t^3))); 1: 0.5 t (1 + "
                    "erf(t/sqrt(2)))"),
     ],
-    dtypes=[
-        "f32 -> f32: transcendental",
-        "bf16 -> bf16: transcendental, optional",
-        "f16 -> f16: transcendental, optional",
-    ],
+    dtypes=of_floats("t -> t: transcendental"),
     shapes="elementwise",
 )
 
@@ -169,11 +166,7 @@ operator(
                    "0: gelu(t) = 0.5 t (1 + tanh(sqrt(2/pi) (t + 0.044715 t^3))); 1: 0.5 t (1 + "
                    "erf(t/sqrt(2)))"),
     ],
-    dtypes=[
-        "f32 f32 -> f32: transcendental",
-        "bf16 bf16 -> bf16: transcendental, optional",
-        "f16 f16 -> f16: transcendental, optional",
-    ],
+    dtypes=of_floats("t t -> t: transcendental"),
     shapes="elementwise",
 )
 
@@ -188,11 +181,7 @@ operator(
         integer("first", 0, (0, 2**31 - 1),
                 "the index of the table's row 0; first + v is at most 2^31"),
     ],
-    dtypes=[
-        "f32 i32 -> f32: copied",
-        "bf16 i32 -> bf16: copied, optional",
-        "f16 i32 -> f16: copied, optional",
-    ],
+    dtypes=of_floats("t i32 -> t: copied"),
 )
 
 operator(
@@ -205,11 +194,7 @@ operator(
         integer("first", 0, (0, 2**31 - 1),
                 "the index of the table's row 0; first + v is at most 2^31"),
     ],
-    dtypes=[
-        "f32 i32 -> f32: few_roundings",
-        "bf16 i32 -> f32: few_roundings, optional",
-        "f16 i32 -> f32: few_roundings, optional",
-    ],
+    dtypes=of_floats("t i32 -> f32: few_roundings"),
     accumulation="f32",
 )
 
@@ -219,11 +204,7 @@ operator(
     "label outside [0,v) marks an ignored row, whose loss is 0",
     inputs=[tensor("logits", "[n,v], v >= 1"), tensor("labels", "[n]")],
     outputs=[tensor("loss", "[n]"), tensor("logsumexp", "[n]")],
-    dtypes=[
-        "f32 i32 -> f32 f32: transcendental",
-        "bf16 i32 -> f32 f32: transcendental, optional",
-        "f16 i32 -> f32 f32: transcendental, optional",
-    ],
+    dtypes=of_floats("t i32 -> f32 f32: transcendental"),
     accumulation="f32",
 )
 
@@ -239,11 +220,7 @@ operator(
     attributes=[
         number("scale", 1, ANY, "the gradient of each row's loss: 1/n for a mean loss"),
     ],
-    dtypes=[
-        "f32 i32 f32 -> f32: transcendental",
-        "bf16 i32 f32 -> bf16: transcendental, optional",
-        "f16 i32 f32 -> f16: transcendental, optional",
-    ],
+    dtypes=of_floats("t i32 f32 -> t: transcendental"),
 )
 
 operator(
@@ -267,11 +244,7 @@ operator(
         integer("step", 1, (1, 2**53), "t, counted from 1"),
         number("grad_scale", 1, ANY, "multiplies g first"),
     ],
-    dtypes=[
-        "f32 f32 f32 f32 -> f32 f32 f32: update",
-        "f32 bf16 f32 f32 -> f32 f32 f32: update, optional",
-        "f32 f16 f32 f32 -> f32 f32 f32: update, optional",
-    ],
+    dtypes=of_floats("f32 t f32 f32 -> f32 f32 f32: update"),
     shapes="elementwise",
 )
 
@@ -291,11 +264,7 @@ operator(
                "added to the variance (layer_norm) or mean square (rms_norm) under the square "
                "root"),
     ],
-    dtypes=[
-        "f32 f32 f32 -> f32 f32 f32: few_roundings",
-        "bf16 bf16 bf16 -> bf16 f32 f32: few_roundings, optional",
-        "f16 f16 f16 -> f16 f32 f32: few_roundings, optional",
-    ],
+    dtypes=of_floats("t t t -> t f32 f32: few_roundings"),
     accumulation="f32",
 )
 
@@ -313,11 +282,7 @@ operator(
         tensor("rstd", "[...]"),
     ],
     outputs=[tensor("dx", "as dy", may_be=["dy"]), tensor("dgamma", "[d]"), tensor("dbeta", "[d]")],
-    dtypes=[
-        "f32 f32 f32 f32 f32 -> f32 f32 f32: few_roundings",
-        "bf16 bf16 bf16 f32 f32 -> bf16 f32 f32: few_roundings, optional",
-        "f16 f16 f16 f32 f32 -> f16 f32 f32: few_roundings, optional",
-    ],
+    dtypes=of_floats("t t t f32 f32 -> t f32 f32: few_roundings"),
     accumulation="f32",
 )
 
@@ -332,11 +297,7 @@ operator(
                "added to the variance (layer_norm) or mean square (rms_norm) under the square "
                "root"),
     ],
-    dtypes=[
-        "f32 f32 -> f32 f32: few_roundings",
-        "bf16 bf16 -> bf16 f32: few_roundings, optional",
-        "f16 f16 -> f16 f32: few_roundings, optional",
-    ],
+    dtypes=of_floats("t t -> t f32: few_roundings"),
     accumulation="f32",
 )
 
@@ -352,11 +313,7 @@ operator(
         tensor("rstd", "[...]"),
     ],
     outputs=[tensor("dx", "as dy", may_be=["dy"]), tensor("dgamma", "[d]")],
-    dtypes=[
-        "f32 f32 f32 f32 -> f32 f32: few_roundings",
-        "bf16 bf16 bf16 f32 -> bf16 f32: few_roundings, optional",
-        "f16 f16 f16 f32 -> f16 f32: few_roundings, optional",
-    ],
+    dtypes=of_floats("t t t f32 -> t f32: few_roundings"),
     accumulation="f32",
 )
 
@@ -371,11 +328,7 @@ operator(
         number("scale", 1, ANY, "the factor of x"),
         boolean("causal", "1: row i of m sees the columns j <= i + n - m"),
     ],
-    dtypes=[
-        "f32 u8 -> f32: transcendental",
-        "bf16 u8 -> bf16: transcendental, optional",
-        "f16 u8 -> f16: transcendental, optional",
-    ],
+    dtypes=of_floats("t u8 -> t: transcendental"),
     accumulation="f32",
 )
 
@@ -387,11 +340,7 @@ operator(
     attributes=[
         number("scale", 1, ANY, "the factor of softmax's x"),
     ],
-    dtypes=[
-        "f32 f32 -> f32: few_roundings",
-        "bf16 bf16 -> bf16: few_roundings, optional",
-        "f16 f16 -> f16: few_roundings, optional",
-    ],
+    dtypes=of_floats("t t -> t: few_roundings"),
     accumulation="f32",
 )
 
@@ -401,11 +350,7 @@ operator(
     "of x = gate | up, as written by one product with both matrices side by side",
     inputs=[tensor("x", "[n,2d]")],
     outputs=[tensor("y", "[n,d]")],
-    dtypes=[
-        "f32 -> f32: transcendental",
-        "bf16 -> bf16: transcendental, optional",
-        "f16 -> f16: transcendental, optional",
-    ],
+    dtypes=of_floats("t -> t: transcendental"),
 )
 
 operator(
@@ -413,11 +358,7 @@ operator(
     "dx = dy * up * silu'(gate) | dy * silu(gate)",
     inputs=[tensor("x", "[n,2d]"), tensor("dy", "[n,d]")],
     outputs=[tensor("dx", "[n,2d]", may_be=["x"])],
-    dtypes=[
-        "f32 f32 -> f32: transcendental",
-        "bf16 bf16 -> bf16: transcendental, optional",
-        "f16 f16 -> f16: transcendental, optional",
-    ],
+    dtypes=of_floats("t t -> t: transcendental"),
 )
 
 operator(
@@ -430,11 +371,7 @@ operator(
                    "0: gelu(t) = 0.5 t (1 + tanh(sqrt(2/pi) (t + 0.044715 t^3))); 1: 0.5 t (1 + "
                    "erf(t/sqrt(2)))"),
     ],
-    dtypes=[
-        "f32 f32 -> f32: transcendental",
-        "bf16 bf16 -> bf16: transcendental, optional",
-        "f16 f16 -> f16: transcendental, optional",
-    ],
+    dtypes=of_floats("t t -> t: transcendental"),
 )
 
 operator(
@@ -447,11 +384,7 @@ operator(
                    "0: gelu(t) = 0.5 t (1 + tanh(sqrt(2/pi) (t + 0.044715 t^3))); 1: 0.5 t (1 + "
                    "erf(t/sqrt(2)))"),
     ],
-    dtypes=[
-        "f32 f32 f32 -> f32: transcendental",
-        "bf16 bf16 bf16 -> bf16: transcendental, optional",
-        "f16 f16 f16 -> f16: transcendental, optional",
-    ],
+    dtypes=of_floats("t t t -> t: transcendental"),
 )
 
 operator(
@@ -472,11 +405,7 @@ operator(
                 "+ 1"),
         boolean("inverse", "1: rotates back, as for the gradient"),
     ],
-    dtypes=[
-        "f32 f32 f32 i32 -> f32: few_roundings",
-        "bf16 f32 f32 i32 -> bf16: few_roundings, optional",
-        "f16 f32 f32 i32 -> f16: few_roundings, optional",
-    ],
+    dtypes=of_floats("t f32 f32 i32 -> t: few_roundings"),
 )
 
 operator(
@@ -499,11 +428,7 @@ operator(
                 "the counter of Philox at element 0; a call on n elements uses n/4 counters, "
                 "rounded up"),
     ],
-    dtypes=[
-        "f32 f32 f32 -> f32: few_roundings",
-        "bf16 bf16 bf16 -> bf16: few_roundings, optional",
-        "f16 f16 f16 -> f16: few_roundings, optional",
-    ],
+    dtypes=of_floats("t t t -> t: few_roundings"),
 )
 
 operator(
@@ -519,11 +444,7 @@ operator(
                 "the counter of Philox at element 0; a call on n elements uses n/4 counters, "
                 "rounded up"),
     ],
-    dtypes=[
-        "f32 -> f32: few_roundings",
-        "bf16 -> bf16: few_roundings, optional",
-        "f16 -> f16: few_roundings, optional",
-    ],
+    dtypes=of_floats("t -> t: few_roundings"),
     shapes="elementwise",
 )
 
@@ -610,11 +531,7 @@ operator(
         number("scale", 1, ANY, "the factor of the scores, usually 1/sqrt(d)"),
         boolean("causal", "1: query i of a sequence sees its keys j <= i + len_k - len_q"),
     ],
-    dtypes=[
-        "f32 f32 f32 i32 i32 -> f32 f32: transcendental",
-        "bf16 bf16 bf16 i32 i32 -> bf16 f32: transcendental, optional",
-        "f16 f16 f16 i32 i32 -> f16 f32: transcendental, optional",
-    ],
+    dtypes=of_floats("t t t i32 i32 -> t f32: transcendental"),
     accumulation="f32",
 )
 
@@ -641,11 +558,7 @@ operator(
         number("scale", 1, ANY, "the factor of the scores, usually 1/sqrt(d)"),
         boolean("causal", "1: query i of a sequence sees its keys j <= i + len_k - len_q"),
     ],
-    dtypes=[
-        "f32 f32 f32 f32 f32 f32 i32 i32 -> f32 f32 f32: transcendental",
-        "bf16 bf16 bf16 bf16 bf16 f32 i32 i32 -> bf16 bf16 bf16: transcendental, optional",
-        "f16 f16 f16 f16 f16 f32 i32 i32 -> f16 f16 f16: transcendental, optional",
-    ],
+    dtypes=of_floats("t t t t t f32 i32 i32 -> t t t: transcendental"),
     accumulation="f32",
 )
 
@@ -709,9 +622,7 @@ operator(
     dtypes=[
         # The scale is the total itself, for any number of terms: 10^8 terms summed one by one in
         # float32 would be far off.
-        "f32 f32 -> f32 i32: long_sum",
-        "bf16 f32 -> f32 i32: long_sum, optional",
-        "f16 f32 -> f32 i32: long_sum, optional",
+        *of_floats("t f32 -> f32 i32: long_sum"),
     ],
     accumulation="f32",
 )
@@ -727,11 +638,7 @@ operator(
         number("max_norm", 1, (0, 1e+30),
                "the largest norm that clip leaves unchanged"),
     ],
-    dtypes=[
-        "f32 f32 -> f32: update",
-        "bf16 f32 -> bf16: update, optional",
-        "f16 f32 -> f16: update, optional",
-    ],
+    dtypes=of_floats("t f32 -> t: update"),
 )
 
 operator(
@@ -749,11 +656,7 @@ operator(
         integer("first", 0, (0, 2**31 - 1),
                 "the vocabulary entry of the shard's column 0"),
     ],
-    dtypes=[
-        "f32 i32 -> f32 f32 f32: transcendental",
-        "bf16 i32 -> f32 f32 f32: transcendental, optional",
-        "f16 i32 -> f32 f32 f32: transcendental, optional",
-    ],
+    dtypes=of_floats("t i32 -> f32 f32 f32: transcendental"),
     accumulation="f32",
 )
 
@@ -770,11 +673,7 @@ operator(
         integer("first", 0, (0, 2**31 - 1),
                 "the vocabulary entry of the shard's column 0"),
     ],
-    dtypes=[
-        "f32 i32 f32 -> f32: transcendental",
-        "bf16 i32 f32 -> bf16: transcendental, optional",
-        "f16 i32 f32 -> f16: transcendental, optional",
-    ],
+    dtypes=of_floats("t i32 f32 -> t: transcendental"),
 )
 
 operator(
@@ -788,11 +687,7 @@ operator(
     attributes=[
         boolean("trans_b", "1: b is stored transposed"),
     ],
-    dtypes=[
-        "f32 -> f32: moved",
-        "bf16 -> bf16: moved, optional",
-        "f16 -> f16: moved, optional",
-    ],
+    dtypes=of_floats("t -> t: moved"),
 )
 
 operator(
@@ -833,11 +728,7 @@ operator(
         number("min", -INFINITY, ANY, "the lower bound"),
         number("max", INFINITY, ANY, "the upper bound, also where min is larger"),
     ],
-    dtypes=[
-        "f32 -> f32: rounded_once",
-        "bf16 -> bf16: rounded_once, optional",
-        "f16 -> f16: rounded_once, optional",
-    ],
+    dtypes=of_floats("t -> t: rounded_once"),
     shapes="elementwise",
 )
 
@@ -851,10 +742,6 @@ operator(
         number("min", -INFINITY, ANY, "as in clamp"),
         number("max", INFINITY, ANY, "as in clamp"),
     ],
-    dtypes=[
-        "f32 f32 -> f32: rounded_once",
-        "bf16 bf16 -> bf16: rounded_once, optional",
-        "f16 f16 -> f16: rounded_once, optional",
-    ],
+    dtypes=of_floats("t t -> t: rounded_once"),
     shapes="elementwise",
 )

@@ -114,6 +114,12 @@ def enumerator(name, enumeration, doc):
     return Attribute(name, enumeration, 0, 0, len(ENUMERATIONS[enumeration]) - 1, doc)
 
 
+def of_floats(text):
+    """Dtypes of |text| with float32, bfloat16 and float16 for t; the 16-bit ones are optional."""
+    return [re.sub(r"\bt\b", dtype, text) + ("" if dtype == "f32" else ", optional")
+            for dtype in ("f32", "bf16", "f16")]
+
+
 def operator(name, number, doc, *, outputs, dtypes, inputs=(), attributes=(), accumulation=None,
              shapes=None):
     """Adds a row. |dtypes|: "INPUT... -> OUTPUT...: TOLERANCE[, optional]", where optional leaves

@@ -225,7 +225,7 @@ std::vector<Case> clamp_backward_cases() {
   std::vector<Case> cases =
       elementwise_cases(KEEL_OP_CLAMP_BACKWARD, {D::kNormal, D::kNormal}, bounds);
   add_variant(&cases, KEEL_OP_CLAMP_BACKWARD, "special", {D::kSpecial, D::kNormal}, bounds);
-  // What is cut is 0, whatever its gradient.
+  // An element that clamp cut gets 0, whatever its gradient.
   add_variant(&cases, KEEL_OP_CLAMP_BACKWARD, "non_finite", {D::kSomeNaN, D::kNonFinite}, bounds);
   // Elements on a bound pass.
   add_variant(&cases, KEEL_OP_CLAMP_BACKWARD, "on_bounds", {D::kPowerOfTwo, D::kNormal},

@@ -309,7 +309,7 @@ class MessageLane {
   bool is_idle_ = false;
   keel_comm comm_{};  // written by the thread alone
 
-  // Of the thread alone.
+  // The thread alone uses the three below.
   keel_stream stream_{};
   Packet packet_{};
   std::list<Message> kept_;  // messages that nobody has asked for yet

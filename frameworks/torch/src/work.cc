@@ -20,7 +20,7 @@ using std::chrono::steady_clock;
 // The longest wait without a look at Python's signals.
 constexpr milliseconds kSlice{100};
 
-// Of every title; messages say the operation alone.
+// The prefix of every title; error texts name the operation without it.
 constexpr char kPrefix[] = "keel:";
 
 // The tensors whose shapes profilers show: the caller's, not joined or staged ones. Copied for

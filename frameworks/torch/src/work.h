@@ -19,7 +19,7 @@
 
 namespace keel_torch {
 
-// What an operation is, for its Work and for messages.
+// One operation, as its Work and its error texts describe it.
 struct Call {
   c10d::OpType type;
   const char* title;                  // static, for profilers: "keel:all_reduce"
