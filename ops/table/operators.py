@@ -9,6 +9,44 @@ conformance cases come. A number is never reused. row.py describes the notation.
 from row import (ANY, BELOW_ONE, INFINITY, boolean, enumerator, integer, number, of_floats,
                  operator, tensor)
 
+# ---- attributes of several operators
+
+ALPHA = [
+    number("alpha", 1, ANY, "the factor of x"),
+]
+
+FORM = [
+    enumerator("form", "gelu_form",
+               "0: gelu(t) = 0.5 t (1 + tanh(sqrt(2/pi) (t + 0.044715 t^3))); 1: 0.5 t (1 + "
+               "erf(t/sqrt(2)))"),
+]
+
+FIRST_ROW = [
+    integer("first", 0, (0, 2**31 - 1),
+            "the index of the table's row 0; first + v is at most 2^31"),
+]
+
+EPS = [
+    number("eps", 1e-05, (0, INFINITY),
+           "added to the variance (layer_norm) or mean square (rms_norm) under the square "
+           "root"),
+]
+
+DROPOUT = [
+    number("p", 0.1, (0, BELOW_ONE), "the probability of dropping an element"),
+    integer("seed", 0, ANY, "the key of Philox"),
+    integer("offset", 0, (0, 2**63),
+            "the counter of Philox at element 0; a call on n elements uses n/4 counters, "
+            "rounded up"),
+]
+
+ATTENTION = [
+    number("scale", 1, ANY, "the factor of the scores, usually 1/sqrt(d)"),
+    boolean("causal", "1: query i of a sequence sees its keys j <= i + len_k - len_q"),
+]
+
+# ---- operators
+
 operator(
     "fill", 1,
     "y = value",
@@ -66,9 +104,7 @@ operator(
     "y = alpha * x",
     inputs=[tensor("x", "any")],
     outputs=[tensor("y", "as x", may_be=["x"])],
-    attributes=[
-        number("alpha", 1, ANY, "the factor of x"),
-    ],
+    attributes=ALPHA,
     dtypes=[
         "f32 -> f32: few_roundings",
         "f16 -> f16: few_roundings, optional",
@@ -82,9 +118,7 @@ operator(
     "out = alpha * x + y",
     inputs=[tensor("x", "any"), tensor("y", "as x")],
     outputs=[tensor("out", "as x", may_be=["y"])],
-    attributes=[
-        number("alpha", 1, ANY, "the factor of x"),
-    ],
+    attributes=ALPHA,
     dtypes=[
         "f32 f32 -> f32: few_roundings",
         "bf16 f32 -> f32: few_roundings, optional",
@@ -147,11 +181,7 @@ operator(
     "y = gelu(x)",
     inputs=[tensor("x", "any")],
     outputs=[tensor("y", "as x", may_be=["x"])],
-    attributes=[
-        enumerator("form", "gelu_form",
-                   "0: gelu(t) = 0.5 t (1 + tanh(sqrt(2/pi) (t + 0.044715 t^3))); 1: 0.5 t (1 + "
-                   "erf(t/sqrt(2)))"),
-    ],
+    attributes=FORM,
     dtypes=of_floats("t -> t: transcendental"),
     shapes="elementwise",
 )
@@ -161,11 +191,7 @@ operator(
     "dx = dy * gelu'(x)",
     inputs=[tensor("x", "any"), tensor("dy", "as x")],
     outputs=[tensor("dx", "as x", may_be=["dy"])],
-    attributes=[
-        enumerator("form", "gelu_form",
-                   "0: gelu(t) = 0.5 t (1 + tanh(sqrt(2/pi) (t + 0.044715 t^3))); 1: 0.5 t (1 + "
-                   "erf(t/sqrt(2)))"),
-    ],
+    attributes=FORM,
     dtypes=of_floats("t t -> t: transcendental"),
     shapes="elementwise",
 )
@@ -177,10 +203,7 @@ operator(
     "sum) gives the rows of the whole table",
     inputs=[tensor("table", "[v,d]"), tensor("indices", "[n]")],
     outputs=[tensor("out", "[n,d]")],
-    attributes=[
-        integer("first", 0, (0, 2**31 - 1),
-                "the index of the table's row 0; first + v is at most 2^31"),
-    ],
+    attributes=FIRST_ROW,
     dtypes=of_floats("t i32 -> t: copied"),
 )
 
@@ -190,10 +213,7 @@ operator(
     "every row is written; indices outside [first,first+v) contribute to no row",
     inputs=[tensor("dout", "[n,d]"), tensor("indices", "[n]")],
     outputs=[tensor("dtable", "[v,d]")],
-    attributes=[
-        integer("first", 0, (0, 2**31 - 1),
-                "the index of the table's row 0; first + v is at most 2^31"),
-    ],
+    attributes=FIRST_ROW,
     dtypes=of_floats("t i32 -> f32: few_roundings"),
     accumulation="f32",
 )
@@ -259,11 +279,7 @@ operator(
         tensor("beta", "[d]", optional=True),
     ],
     outputs=[tensor("y", "as x", may_be=["x"]), tensor("mean", "[...]"), tensor("rstd", "[...]")],
-    attributes=[
-        number("eps", 1e-05, (0, INFINITY),
-               "added to the variance (layer_norm) or mean square (rms_norm) under the square "
-               "root"),
-    ],
+    attributes=EPS,
     dtypes=of_floats("t t t -> t f32 f32: few_roundings"),
     accumulation="f32",
 )
@@ -292,11 +308,7 @@ operator(
     "any finite size, as in layer_norm",
     inputs=[tensor("x", "[..., d], d >= 1"), tensor("gamma", "[d]")],
     outputs=[tensor("y", "as x", may_be=["x"]), tensor("rstd", "[...]")],
-    attributes=[
-        number("eps", 1e-05, (0, INFINITY),
-               "added to the variance (layer_norm) or mean square (rms_norm) under the square "
-               "root"),
-    ],
+    attributes=EPS,
     dtypes=of_floats("t t -> t f32: few_roundings"),
     accumulation="f32",
 )
@@ -366,11 +378,7 @@ operator(
     "y = gelu(x + bias); bias is added to every row, and an absent bias counts as 0",
     inputs=[tensor("x", "[n,d]"), tensor("bias", "[d]", optional=True)],
     outputs=[tensor("y", "[n,d]", may_be=["x"])],
-    attributes=[
-        enumerator("form", "gelu_form",
-                   "0: gelu(t) = 0.5 t (1 + tanh(sqrt(2/pi) (t + 0.044715 t^3))); 1: 0.5 t (1 + "
-                   "erf(t/sqrt(2)))"),
-    ],
+    attributes=FORM,
     dtypes=of_floats("t t -> t: transcendental"),
 )
 
@@ -379,11 +387,7 @@ operator(
     "dx = dy * gelu'(x + bias); the gradient of bias is the sum of dx over the rows",
     inputs=[tensor("x", "[n,d]"), tensor("bias", "[d]", optional=True), tensor("dy", "[n,d]")],
     outputs=[tensor("dx", "[n,d]", may_be=["x", "dy"])],
-    attributes=[
-        enumerator("form", "gelu_form",
-                   "0: gelu(t) = 0.5 t (1 + tanh(sqrt(2/pi) (t + 0.044715 t^3))); 1: 0.5 t (1 + "
-                   "erf(t/sqrt(2)))"),
-    ],
+    attributes=FORM,
     dtypes=of_floats("t t t -> t: transcendental"),
 )
 
@@ -421,13 +425,7 @@ operator(
         tensor("residual", "as x", optional=True),
     ],
     outputs=[tensor("y", "as x", may_be=["x", "residual"])],
-    attributes=[
-        number("p", 0.1, (0, BELOW_ONE), "the probability of dropping an element"),
-        integer("seed", 0, ANY, "the key of Philox"),
-        integer("offset", 0, (0, 2**63),
-                "the counter of Philox at element 0; a call on n elements uses n/4 counters, "
-                "rounded up"),
-    ],
+    attributes=DROPOUT,
     dtypes=of_floats("t t t -> t: few_roundings"),
 )
 
@@ -437,13 +435,7 @@ operator(
     "gradient of bias is the sum of dx over the rows, the gradient of residual is dy",
     inputs=[tensor("dy", "any")],
     outputs=[tensor("dx", "as dy", may_be=["dy"])],
-    attributes=[
-        number("p", 0.1, (0, BELOW_ONE), "the probability of dropping an element"),
-        integer("seed", 0, ANY, "the key of Philox"),
-        integer("offset", 0, (0, 2**63),
-                "the counter of Philox at element 0; a call on n elements uses n/4 counters, "
-                "rounded up"),
-    ],
+    attributes=DROPOUT,
     dtypes=of_floats("t -> t: few_roundings"),
     shapes="elementwise",
 )
@@ -527,10 +519,7 @@ operator(
         tensor("cu_seqlens_k", "[batch+1]", optional=True),
     ],
     outputs=[tensor("out", "as q"), tensor("logsumexp", "[heads,tokens_q]")],
-    attributes=[
-        number("scale", 1, ANY, "the factor of the scores, usually 1/sqrt(d)"),
-        boolean("causal", "1: query i of a sequence sees its keys j <= i + len_k - len_q"),
-    ],
+    attributes=ATTENTION,
     dtypes=of_floats("t t t i32 i32 -> t f32: transcendental"),
     accumulation="f32",
 )
@@ -554,10 +543,7 @@ operator(
         tensor("cu_seqlens_k", "[batch+1]", optional=True),
     ],
     outputs=[tensor("dq", "as q"), tensor("dk", "as k"), tensor("dv", "as k")],
-    attributes=[
-        number("scale", 1, ANY, "the factor of the scores, usually 1/sqrt(d)"),
-        boolean("causal", "1: query i of a sequence sees its keys j <= i + len_k - len_q"),
-    ],
+    attributes=ATTENTION,
     dtypes=of_floats("t t t t t f32 i32 i32 -> t t t: transcendental"),
     accumulation="f32",
 )
