@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <string_view>
 #include <vector>
 
 #include "collectives/selection/agreement.h"
@@ -19,13 +18,6 @@ bool any_staged(const Team& team) {
     if (team.is_staged(rank)) return true;
   }
   return false;
-}
-
-// Another process's text may have any bytes.
-std::string json_string(std::string_view text) {
-  std::string out;
-  append_json_string(out, text);
-  return out;
 }
 
 std::string explain_ranks(RankContext& context) {

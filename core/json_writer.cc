@@ -52,6 +52,12 @@ void append_json_string(std::string& out, std::string_view text) {
   out += '"';
 }
 
+std::string json_string(std::string_view text) {
+  std::string out;
+  append_json_string(out, text);
+  return out;
+}
+
 JsonWriter& JsonWriter::key(std::string_view name) {
   begin_value();
   append_json_string(out_, name);

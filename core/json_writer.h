@@ -15,6 +15,8 @@ namespace keel {
 // Appends |text| as a JSON string with its quotes. Each byte that is not valid UTF-8 becomes
 // U+FFFD, since a single invalid byte makes readers reject the whole file.
 void append_json_string(std::string& out, std::string_view text);
+// Returns |text| as append_json_string() writes it.
+std::string json_string(std::string_view text);
 
 // Writes one value per line, indented by two spaces per level. The caller closes every object and
 // array it opens and gives each member of an object a key.

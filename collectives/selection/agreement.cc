@@ -7,16 +7,6 @@
 
 namespace keel {
 
-namespace {
-
-std::string json_text(const std::string& text) {
-  std::string out;
-  append_json_string(out, text);
-  return out;
-}
-
-}  // namespace
-
 SelectionKey selection_key_of(Team& team) {
   SelectionKey selection_key = {team.world(), false, team.segment().oversubscribed(),
                                 HostCaches::get()};
@@ -71,8 +61,8 @@ std::string explain_selection(Team& team, const Selection& selection, const std:
       "\"table\": {}, \"measured_table\": {}",
       selection_key.world, selection_key.staged ? "staged" : "alias",
       selection_key.oversubscribed ? "oversubscribed" : "dedicated", selection.json(false),
-      selection.json(true), selection.foreign_json(), candidates, json_text(name),
-      json_text(measured_table_path()));
+      selection.json(true), selection.foreign_json(), candidates, json_string(name),
+      json_string(measured_table_path()));
 }
 
 }  // namespace keel
