@@ -4,14 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <keel/plugin_kit.hpp>
 #include <limits>
-#include <numeric>
 
 #include "ops/testing/case_builder.h"
 #include "ops/testing/case_data.h"
-#include "ops/testing/reference.h"
+#include "ops/testing/reference_fixture.h"
 
 namespace keel::ops {
 namespace {
@@ -36,53 +34,10 @@ std::vector<float> spread_floats(size_t count, uint32_t stream) {
   return values;
 }
 
-using Tensors = std::vector<const keel_tensor*>;
-
+// Returns the values of the only output.
 std::vector<double> run(keel_op_id op, const Tensors& inputs, const keel_tensor& output,
                         const std::vector<keel_attribute>& attributes = {}) {
-  const Tensors outputs = {&output};
-  const keel_op_call call = {kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL),
-                             op,
-                             static_cast<uint32_t>(inputs.size()),
-                             static_cast<uint32_t>(outputs.size()),
-                             static_cast<uint32_t>(attributes.size()),
-                             inputs.data(),
-                             outputs.data(),
-                             attributes.data()};
-  CheckError error;
-  error.text[0] = '\0';
-  EXPECT_EQ(check_call(call, Check::kAll, &error), KEEL_OK) << error.text;
-  ReferenceResult result;
-  EXPECT_EQ(run_reference(call, &result), KEEL_OK);
-  return result.outputs.at(0).values;
-}
-
-void expect_near(const std::vector<double>& got, const std::vector<double>& want,
-                 double tolerance) {
-  ASSERT_EQ(got.size(), want.size());
-  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], tolerance) << i;
-}
-
-// Returns d loss / d x[i] for every i, with steps that are exact in float32.
-std::vector<double> central_differences(std::vector<float>* x,
-                                        const std::function<double()>& loss) {
-  constexpr float kStep = 0x1p-10f;
-  std::vector<double> result;
-  for (float& value : *x) {
-    const float saved = value;
-    value = saved + kStep;
-    const double above = value;
-    const double loss_above = loss();
-    value = saved - kStep;
-    const double below = value;
-    result.push_back((loss_above - loss()) / (above - below));
-    value = saved;
-  }
-  return result;
-}
-
-double dot(const std::vector<double>& a, const std::vector<float>& b) {
-  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+  return ops::run(op, inputs, {&output}, attributes).outputs.at(0).values;
 }
 
 TEST(SwigluReference, ByHand) {

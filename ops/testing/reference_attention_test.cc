@@ -12,7 +12,7 @@
 
 #include "ops/testing/case_builder.h"
 #include "ops/testing/case_data.h"
-#include "ops/testing/reference.h"
+#include "ops/testing/reference_fixture.h"
 
 namespace keel::ops {
 namespace {
@@ -26,26 +26,6 @@ std::vector<float> random_floats(size_t count, uint32_t stream) {
         static_cast<float>(static_cast<double>(random_bits(7, 9, stream, i) >> 11) * 0x1p-52 - 1);
   }
   return values;
-}
-
-ReferenceResult run(keel_op_id op, const std::vector<const keel_tensor*>& inputs,
-                    const std::vector<const keel_tensor*>& outputs,
-                    const std::vector<keel_attribute>& attributes) {
-  keel_op_call call = {};
-  call.header = kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL);
-  call.op = op;
-  call.input_count = static_cast<uint32_t>(inputs.size());
-  call.output_count = static_cast<uint32_t>(outputs.size());
-  call.attribute_count = static_cast<uint32_t>(attributes.size());
-  call.inputs = inputs.data();
-  call.outputs = outputs.data();
-  call.attributes = attributes.data();
-  ReferenceResult result;
-  CheckError error;
-  error.text[0] = '\0';
-  EXPECT_EQ(check_call(call, Check::kAll, &error), KEEL_OK) << error.text;
-  EXPECT_EQ(run_reference(call, &result), KEEL_OK);
-  return result;
 }
 
 void expect_near(const std::vector<double>& got, const std::vector<double>& want,

@@ -58,18 +58,24 @@ inline std::vector<float> random_floats(size_t count, uint32_t stream) {
   return values;
 }
 
-inline ReferenceResult run(keel_op_id op, const std::vector<const keel_tensor*>& inputs,
-                           const std::vector<const keel_tensor*>& outputs,
+using Tensors = std::vector<const keel_tensor*>;
+
+// Borrows from the arguments.
+inline keel_op_call call_of(keel_op_id op, const Tensors& inputs, const Tensors& outputs,
+                            const std::vector<keel_attribute>& attributes) {
+  return {kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL),
+          op,
+          static_cast<uint32_t>(inputs.size()),
+          static_cast<uint32_t>(outputs.size()),
+          static_cast<uint32_t>(attributes.size()),
+          inputs.data(),
+          outputs.data(),
+          attributes.data()};
+}
+
+inline ReferenceResult run(keel_op_id op, const Tensors& inputs, const Tensors& outputs,
                            const std::vector<keel_attribute>& attributes = {}) {
-  keel_op_call call = {};
-  call.header = kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL);
-  call.op = op;
-  call.input_count = static_cast<uint32_t>(inputs.size());
-  call.output_count = static_cast<uint32_t>(outputs.size());
-  call.attribute_count = static_cast<uint32_t>(attributes.size());
-  call.inputs = inputs.data();
-  call.outputs = outputs.data();
-  call.attributes = attributes.data();
+  const keel_op_call call = call_of(op, inputs, outputs, attributes);
   ReferenceResult result;
   CheckError error;
   error.text[0] = '\0';
@@ -79,18 +85,9 @@ inline ReferenceResult run(keel_op_id op, const std::vector<const keel_tensor*>&
 }
 
 // Returns the error text of a call that check_call refuses.
-inline std::string refusal(keel_op_id op, const std::vector<const keel_tensor*>& inputs,
-                           const std::vector<const keel_tensor*>& outputs,
+inline std::string refusal(keel_op_id op, const Tensors& inputs, const Tensors& outputs,
                            const std::vector<keel_attribute>& attributes) {
-  keel_op_call call = {};
-  call.header = kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL);
-  call.op = op;
-  call.input_count = static_cast<uint32_t>(inputs.size());
-  call.output_count = static_cast<uint32_t>(outputs.size());
-  call.attribute_count = static_cast<uint32_t>(attributes.size());
-  call.inputs = inputs.data();
-  call.outputs = outputs.data();
-  call.attributes = attributes.data();
+  const keel_op_call call = call_of(op, inputs, outputs, attributes);
   CheckError error;
   error.text[0] = '\0';
   EXPECT_EQ(check_call(call, Check::kLayout, &error), KEEL_INVALID_ARGUMENT);

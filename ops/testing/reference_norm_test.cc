@@ -11,7 +11,7 @@
 
 #include "ops/testing/case_builder.h"
 #include "ops/testing/case_data.h"
-#include "ops/testing/reference.h"
+#include "ops/testing/reference_fixture.h"
 
 namespace keel::ops {
 namespace {
@@ -40,54 +40,13 @@ std::vector<float> random_floats(size_t count, uint32_t stream) {
   return values;
 }
 
-using Tensors = std::vector<const keel_tensor*>;
-
+// Returns the values of each output.
 std::vector<std::vector<double>> run(keel_op_id op, const Tensors& inputs, const Tensors& outputs,
                                      const std::vector<keel_attribute>& attributes = {}) {
-  const keel_op_call call = {kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL),
-                             op,
-                             static_cast<uint32_t>(inputs.size()),
-                             static_cast<uint32_t>(outputs.size()),
-                             static_cast<uint32_t>(attributes.size()),
-                             inputs.data(),
-                             outputs.data(),
-                             attributes.data()};
-  CheckError error;
-  error.text[0] = '\0';
-  EXPECT_EQ(check_call(call, Check::kAll, &error), KEEL_OK) << error.text;
-  ReferenceResult result;
-  EXPECT_EQ(run_reference(call, &result), KEEL_OK);
+  const ReferenceResult result = ops::run(op, inputs, outputs, attributes);
   std::vector<std::vector<double>> values;
   for (const ReferenceOutput& output : result.outputs) values.push_back(output.values);
   return values;
-}
-
-void expect_near(const std::vector<double>& got, const std::vector<double>& want,
-                 double tolerance) {
-  ASSERT_EQ(got.size(), want.size());
-  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], tolerance) << i;
-}
-
-double dot(const std::vector<double>& a, const std::vector<float>& b) {
-  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
-}
-
-// Returns d loss / d x[i] for every i, with steps that are exact in float32.
-std::vector<double> central_differences(std::vector<float>* x,
-                                        const std::function<double()>& loss) {
-  constexpr float kStep = 0x1p-10f;
-  std::vector<double> result;
-  for (float& value : *x) {
-    const float saved = value;
-    value = saved + kStep;
-    const double above = value;
-    const double loss_above = loss();
-    value = saved - kStep;
-    const double below = value;
-    result.push_back((loss_above - loss()) / (above - below));
-    value = saved;
-  }
-  return result;
 }
 
 TEST(LayerNormReference, ByHand) {
@@ -223,23 +182,6 @@ TEST(Gradient, Softmax) {
 }
 
 // ---- shape rules ------------------------------------------------------------------------
-
-// Returns the text with which a call is refused.
-std::string refusal(keel_op_id op, const Tensors& inputs, const Tensors& outputs,
-                    const std::vector<keel_attribute>& attributes) {
-  const keel_op_call call = {kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL),
-                             op,
-                             static_cast<uint32_t>(inputs.size()),
-                             static_cast<uint32_t>(outputs.size()),
-                             static_cast<uint32_t>(attributes.size()),
-                             inputs.data(),
-                             outputs.data(),
-                             attributes.data()};
-  CheckError error;
-  error.text[0] = '\0';
-  EXPECT_EQ(check_call(call, Check::kLayout, &error), KEEL_INVALID_ARGUMENT);
-  return error.text;
-}
 
 TEST(NormShapes, WhatDoesNotFitIsNamed) {
   Floats x({2, 3}), wide({2, 4}), row({3}), column({2}), y({2, 3}), rstd({2});
