@@ -3,7 +3,7 @@
 
 #include <keel/plugin_kit.hpp>
 
-#include "collectives/reduce.h"
+#include "collectives/reduce/reduce.h"
 
 namespace keel {
 

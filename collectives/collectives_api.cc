@@ -6,7 +6,7 @@
 #include "collectives/communicator.h"
 #include "collectives/communicator_handle.h"
 #include "collectives/group_call.h"
-#include "collectives/reduce.h"
+#include "collectives/reduce/reduce.h"
 #include "collectives/transfer_ranges.h"
 #include "core/api.h"
 #include "core/profiler.h"

@@ -6,7 +6,7 @@
 #include "collectives/algorithms/eager.h"
 #include "collectives/call_check.h"
 #include "collectives/communicator.h"
-#include "collectives/reduce.h"
+#include "collectives/reduce/reduce.h"
 #include "core/observer.h"
 
 namespace keel {

@@ -17,7 +17,7 @@
 #include "collectives/kept_allocations.h"
 #include "collectives/operation.h"
 #include "collectives/priority_arbiter.h"
-#include "collectives/reduce.h"
+#include "collectives/reduce/reduce.h"
 #include "collectives/selection/selection.h"
 #include "collectives/team.h"
 #include "collectives/transports/attach.h"

@@ -25,6 +25,9 @@ class Pair:
         self.prefixes = tuple(prefixes)
         self.section = section
         self.is_path = re.fullmatch(r"[\w./-]*/[\w./-]*", old) is not None
+        # A folder of one word is written with a slash at its end.
+        self.is_word_folder = self.is_path and old.endswith("/")
+        self.old = self.old.rstrip("/")
         self.is_prefix = old.endswith("*")
         if self.is_prefix:
             self.old = self.old[:-1]
@@ -34,6 +37,8 @@ class Pair:
         end = r"(?![\w])" if re.search(r"\w$", self.old) and not self.is_prefix else ""
         if self.is_path:
             begin, end = r"(?<![\w.-])(?<![\w.-]/)", r"(?![\w])"
+        if self.is_word_folder:
+            end = r"(?=/)"
         return re.compile(begin + re.escape(self.old) + end)
 
 
@@ -70,7 +75,7 @@ def rename_path(texts, pair):
         if guards and path.endswith((".h", ".hpp")):
             text = re.sub(r"\b" + guards[0] + guards[2], guards[1], text)
         folder = os.path.dirname(path)
-        if path.endswith(("CMakeLists.txt", ".md")) and (pair.old + "/").startswith(folder + "/"):
+        if path.endswith(("CMakeLists.txt", ".md")) and pair.old.startswith(folder + "/"):
             old, new = os.path.relpath(pair.old, folder), os.path.relpath(pair.new, folder)
             text = re.sub(r"(?<![\w/.-])" + re.escape(old) + r"(?![\w])", new, text)
         texts[path] = text

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes the arguments of `keel ops`: operator, dtype, shapes and attributes.
-#include "cli/command.h"
-#include "cli/op_question.h"
 #include "fuzz/bytes.h"
+#include "tools/command.h"
+#include "tools/keel/op_question.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   keel::fuzz::Bytes bytes({data, size});

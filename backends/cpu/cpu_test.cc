@@ -10,8 +10,8 @@
 #include <numeric>
 #include <thread>
 
-#include "backends/cpu/plugin_fixture.h"
 #include "backends/cpu/testing/page_sizes.h"
+#include "backends/cpu/testing/plugin_fixture.h"
 
 namespace keel::cpu::testing {
 namespace {

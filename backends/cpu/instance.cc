@@ -13,8 +13,8 @@
 #include <string_view>
 #include <thread>
 
-#include "backends/cpu/gemm_bf16.h"
-#include "backends/cpu/kernels.h"
+#include "backends/cpu/gemm/gemm_bf16.h"
+#include "backends/cpu/kernels/kernels.h"
 
 namespace keel::cpu {
 namespace {

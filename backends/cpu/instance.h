@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "backends/cpu/device.h"
+#include "backends/cpu/runtime/device.h"
 
 namespace keel::cpu {
 

@@ -8,13 +8,13 @@
 #include <keel/plugin_kit.hpp>
 #include <memory>
 
-#include "backends/cpu/device.h"
-#include "backends/cpu/event.h"
-#include "backends/cpu/huge_pages.h"
 #include "backends/cpu/instance.h"
-#include "backends/cpu/module.h"
-#include "backends/cpu/ops.h"
-#include "backends/cpu/stream.h"
+#include "backends/cpu/ops/ops.h"
+#include "backends/cpu/runtime/device.h"
+#include "backends/cpu/runtime/event.h"
+#include "backends/cpu/runtime/huge_pages.h"
+#include "backends/cpu/runtime/module.h"
+#include "backends/cpu/runtime/stream.h"
 #include "backends/cpu/test_table.h"
 
 namespace keel::cpu {

@@ -3,10 +3,10 @@
 
 #include <keel/plugin_kit.hpp>
 
-#include "backends/cpu/device.h"
-#include "backends/cpu/event.h"
-#include "backends/cpu/stream.h"
-#include "backends/cpu/thread_pool.h"
+#include "backends/cpu/runtime/device.h"
+#include "backends/cpu/runtime/event.h"
+#include "backends/cpu/runtime/stream.h"
+#include "backends/cpu/runtime/thread_pool.h"
 
 namespace keel::cpu {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "backends/cuda/device.h"
-#include "backends/simt/image.h"
+#include "kernels/gpu/image.h"
 
 namespace keel::cuda {
 namespace {

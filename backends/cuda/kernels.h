@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "backends/simt/kernels.h"
+#include "kernels/gpu/kernels.h"
 
 namespace keel::cuda {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products by the vendor's library, cuBLASLt, if the library is present and has a kernel for
-// the product; backends/simt computes all other products. See docs/decisions/026.
+// the product; kernels/gpu computes all other products. See docs/decisions/026.
 #ifndef KEEL_BACKENDS_CUDA_LIBRARY_PRODUCTS_H_
 #define KEEL_BACKENDS_CUDA_LIBRARY_PRODUCTS_H_
 

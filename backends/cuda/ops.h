@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operators of this backend: the calls that each operator supports, and the kernels of
-// backends/simt that each operator launches.
+// kernels/gpu that each operator launches.
 //
 // Tensors are contiguous; matmul and cast_scaled also accept padded rows, and transpose accepts any
 // strides of its input. For all other calls the query returns KEEL_OP_NONE, and core runs the CPU's
@@ -16,8 +16,8 @@
 
 #include "backends/cuda/device.h"
 #include "backends/cuda/stream.h"
-#include "backends/simt/arguments.h"
-#include "backends/simt/kernels.h"
+#include "kernels/gpu/arguments.h"
+#include "kernels/gpu/kernels.h"
 
 namespace keel::cuda {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products: by the vendor's library if it accepts them, else by backends/simt.
+// Matrix products: by the vendor's library if it accepts them, else by kernels/gpu.
 #include <keel/packed_weights.hpp>
 #include <limits>
 

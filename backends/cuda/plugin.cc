@@ -36,7 +36,7 @@
 // reported, and the table returns the reason.
 //
 // Operators: matrix products of cuBLASLt, opened at run time beside the driver, if the library is
-// present and has a kernel for the product; all other operators and products use backends/simt, see
+// present and has a kernel for the product; all other operators and products use kernels/gpu, see
 // ops.h. Operators require compute capability 8.0 and a driver that loads the kernel image; a
 // driver older than the compiler may refuse the image. A plugin built without nvcc has no
 // operators, and core runs the CPU's on staged copies.

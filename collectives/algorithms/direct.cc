@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "collectives/algorithms/one_shot.h"
-#include "collectives/reduce.h"
+#include "collectives/reduce/reduce.h"
 #include "collectives/shares.h"
 #include "core/observer.h"
 

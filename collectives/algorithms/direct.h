@@ -10,7 +10,7 @@
 #include "collectives/algorithms/pair_reduction.h"
 #include "collectives/operation.h"
 #include "collectives/rank_context.h"
-#include "collectives/reduce.h"
+#include "collectives/reduce/reduce.h"
 #include "core/status.h"
 
 namespace keel {

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "collectives/reduce.h"
+#include "collectives/reduce/reduce.h"
 #include "core/observer.h"
 
 namespace keel {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/reduce.h"
+#include "collectives/reduce/reduce.h"
 #include "core/observer.h"
 
 namespace keel {

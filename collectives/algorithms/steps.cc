@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "collectives/reduce.h"
+#include "collectives/reduce/reduce.h"
 #include "collectives/shares.h"
 #include "core/observer.h"
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "backends/simt/image.h"
 #include "emulator/simt/machine.h"
+#include "kernels/gpu/image.h"
 
 namespace keel::emulator::simt {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/simt/simt.h"
+#include "kernels/gpu/simt.h"
 
 namespace {
 

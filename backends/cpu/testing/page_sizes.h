@@ -10,7 +10,7 @@
 #include <fstream>
 #include <string>
 
-#include "backends/cpu/huge_pages.h"
+#include "backends/cpu/runtime/huge_pages.h"
 
 namespace keel::cpu {
 

@@ -141,7 +141,7 @@ bool fits(const keel_cpu_block& block, uint32_t max_shared) {
   return threads <= 1024 && block.shared_bytes <= max_shared;
 }
 
-// Returns whether the block size is the compiled size; kernels of backends/simt have one size each.
+// Returns whether the block size is the compiled size; kernels of kernels/gpu have one size each.
 bool fits_simt(const Function& function, const keel_cpu_block& block) {
   return function.simt_kernel == nullptr ||
          (block.block[0] == function.simt_kernel->threads && block.block[1] == 1 &&

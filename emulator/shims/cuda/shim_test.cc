@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "backends/simt/arguments.h"
-#include "backends/simt/image.h"
-#include "backends/simt/kernels.h"
+#include "kernels/gpu/arguments.h"
+#include "kernels/gpu/image.h"
+#include "kernels/gpu/kernels.h"
 
 namespace {
 

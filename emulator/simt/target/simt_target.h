@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The primitives of backends/simt/simt.h for the emulated chip.
+// The primitives of kernels/gpu/simt.h for the emulated chip.
 #ifndef KEEL_EMULATOR_SIMT_TARGET_SIMT_TARGET_H_
 #define KEEL_EMULATOR_SIMT_TARGET_SIMT_TARGET_H_
 
@@ -8,9 +8,9 @@
 #include <cstring>
 #include <keel/float_types.hpp>
 
-#include "backends/simt/types.h"
 #include "emulator/simt/machine.h"
 #include "emulator/simt/shared.h"
+#include "kernels/gpu/types.h"
 
 #define KEEL_SIMT_FUNCTION inline
 
