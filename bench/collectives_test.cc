@@ -262,7 +262,8 @@ TEST(Launch, GivesBothOutputsAndTheExitCode) {
   EXPECT_EQ(launch({"sh", "-c", "exit 3"}, std::chrono::seconds(60)).failure, "exit code 3");
   EXPECT_EQ(launch({"sh", "-c", "kill -9 $$"}, std::chrono::seconds(60)).failure,
             "ended by signal 9");
-  EXPECT_EQ(launch({"/no/such/program"}, std::chrono::seconds(60)).failure, "exit code 127");
+  EXPECT_EQ(launch({"/no/such/program"}, std::chrono::seconds(60)).failure,
+            "cannot be started: No such file or directory");
 }
 
 TEST(Launch, KillsWhatOutlivesItsDeadlineWithItsChildren) {

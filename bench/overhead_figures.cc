@@ -2,23 +2,21 @@
 // Keel's overhead over the plugin for short work: calls, gates, and the time from process start to
 // the first result.
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "base/ipc/process.h"
 #include "bench/callgrind.h"
 #include "bench/calls.h"
 #include "bench/figures.h"
-
-extern char** environ;
 
 namespace keel::bench {
 
@@ -103,16 +101,11 @@ Figure gates_on(Device device, const std::string& backend, const Setup& setup) {
 
 // Runs this program with --repeat |what|, with only the CPU's backend.
 void run_alone(const std::string& what) {
-  std::string program = this_program();
-  std::string arguments[] = {program, "--repeat", what};
-  char* const argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), nullptr};
-  pid_t child = 0;
-  if (posix_spawn(&child, program.c_str(), nullptr, nullptr, argv, environ) != 0) {
-    throw std::runtime_error("no process can be started");
-  }
-  int status = 0;
-  if (waitpid(child, &status, 0) != child || status != 0) {
-    throw std::runtime_error(fmt::format("--repeat {} failed", what));
+  ProcessOptions options;
+  options.command = {this_program(), "--repeat", what};
+  const ProgramResult result = run_program(options, std::chrono::hours(1));
+  if (!result.succeeded()) {
+    throw std::runtime_error(fmt::format("--repeat {}: {}", what, result.failure()));
   }
 }
 

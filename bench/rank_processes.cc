@@ -5,8 +5,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,8 +18,6 @@
 #include <memory>
 #include <stdexcept>
 #include <thread>
-
-extern char** environ;
 
 namespace keel::bench {
 
@@ -122,55 +118,41 @@ void run_ranks(const Place& place) {
 
 // ---- in the process that starts them --------------------------------------------------
 
-std::pair<int, int> make_pipe() {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe can be made");
-  return {ends[0], ends[1]};
-}
-
-pid_t spawn(const std::string& program, const std::string& what, int input, int output) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-  std::string words[] = {program, "--repeat", what};
-  char* const argv[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
-  pid_t child = 0;
-  const int failed = posix_spawn(&child, program.c_str(), &actions, nullptr, argv, environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) throw std::runtime_error("no process can be started");
-  return child;
-}
-
 }  // namespace
 
 RankProcesses::RankProcesses(uint32_t processes, uint32_t threads, AfterBarrier then) {
   keel_unique_id id = {};
   check(keel_unique_id_create(&id));
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-  const auto [input, own_end] = make_pipe();
-  input_ = own_end;
+  int input[2];  // shared by all processes
+  if (pipe2(input, O_CLOEXEC) != 0) throw std::runtime_error("no pipe can be made");
+  const FileDescriptor their_input(input[0]);
+  input_ = FileDescriptor(input[1]);
   for (uint32_t i = 0; i < processes; ++i) {
-    const std::string what = fmt::format("{}/{}/{}/{}/{}/{}", kName, i * threads, threads,
-                                         processes * threads, static_cast<uint32_t>(then), id.text);
-    const auto [output, their_end] = make_pipe();
-    children_.push_back({0, output, {}});
-    children_.back().pid = spawn(program, what, input, their_end);
-    close(their_end);
+    ProcessOptions options;
+    options.command = {program, "--repeat",
+                       fmt::format("{}/{}/{}/{}/{}/{}", kName, i * threads, threads,
+                                   processes * threads, static_cast<uint32_t>(then), id.text)};
+    options.output = ProcessOptions::Stream::kPiped;
+    options.descriptors = {{their_input.get(), STDIN_FILENO}};
+    children_.emplace_back();
+    if (children_.back().process.start(options) != 0) {
+      throw std::runtime_error("no process can be started");
+    }
   }
-  close(input);
   last_spawn_ns_ = now_ns();
 }
 
 std::string RankProcesses::line_of(Child& child, Clock::time_point end) const {
+  const int output = child.process.output().get();
   size_t length = 0;
   while ((length = child.text.find('\n')) == std::string::npos) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
-    pollfd waited = {child.output, POLLIN, 0};
+    pollfd waited = {output, POLLIN, 0};
     char block[256];
     ssize_t got = 0;
     if (left.count() <= 0 || poll(&waited, 1, static_cast<int>(left.count())) == 0 ||
-        (got = read(child.output, block, sizeof(block))) <= 0) {
+        (got = read(output, block, sizeof(block))) <= 0) {
       throw std::runtime_error(fmt::format(
           "process {} of {} with ranks of one communicator {}", &child - children_.data() + 1,
           children_.size(), left.count() <= 0 ? "is not ready in time" : "has ended"));
@@ -199,7 +181,7 @@ std::vector<RankMilestones> RankProcesses::wait_for_all(std::chrono::millisecond
 
 int64_t RankProcesses::kill_last() {
   const int64_t time = now_ns();
-  kill(children_.back().pid, SIGKILL);
+  children_.back().process.kill(SIGKILL);
   return time;
 }
 
@@ -221,7 +203,7 @@ double RankProcesses::cpu_seconds() const {
   for (const Child& child : children_) {
     clockid_t clock = 0;
     timespec used = {};
-    if (clock_getcpuclockid(child.pid, &clock) != 0 || clock_gettime(clock, &used) != 0) {
+    if (clock_getcpuclockid(child.process.pid(), &clock) != 0 || clock_gettime(clock, &used) != 0) {
       throw std::runtime_error("a process with ranks has no clock any more");
     }
     seconds += static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
@@ -230,18 +212,10 @@ double RankProcesses::cpu_seconds() const {
 }
 
 RankProcesses::~RankProcesses() {
-  close(input_);
+  input_ = FileDescriptor();
   const Clock::time_point end = Clock::now() + std::chrono::seconds(20);
-  for (const Child& child : children_) {
-    // End of file means that the process ended.
-    pollfd waited = {child.output, POLLIN, 0};
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
-    if (left.count() <= 0 || poll(&waited, 1, static_cast<int>(left.count())) == 0) {
-      kill(child.pid, SIGKILL);
-    }
-    waitpid(child.pid, nullptr, 0);
-    close(child.output);
-  }
+  // A process that is still there after that is killed by its destructor.
+  for (Child& child : children_) child.process.wait_until(end);
 }
 
 bool be_rank_process(const std::string& what) {

@@ -3,12 +3,12 @@
 #ifndef KEEL_BENCH_RANK_PROCESSES_H_
 #define KEEL_BENCH_RANK_PROCESSES_H_
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "base/ipc/process.h"
 
 namespace keel::bench {
 
@@ -52,15 +52,14 @@ class RankProcesses {
 
  private:
   struct Child {
-    pid_t pid = 0;
-    int output = -1;
+    Process process;
     std::string text;  // output not yet consumed
   };
 
   std::string line_of(Child& child, std::chrono::steady_clock::time_point end) const;
 
   std::vector<Child> children_;
-  int input_ = -1;  // the processes' input; closing it ends them
+  FileDescriptor input_;  // the processes' input; closing it ends them
   int64_t last_spawn_ns_ = 0;
 };
 

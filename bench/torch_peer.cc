@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/torch_peer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
 #include <vector>
-
-extern char** environ;
 
 namespace keel::bench {
 
@@ -76,37 +71,20 @@ bool TorchPeer::begin(const std::string& interpreter, const TorchOptions& option
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     throw std::system_error(errno, std::generic_category(), "socketpair");
   }
-  socket_ = ends[0];
-
-  std::vector<std::string> words = {interpreter};
+  socket_ = FileDescriptor(ends[0]);
+  const FileDescriptor theirs(ends[1]);
+  ProcessOptions process;
+  process.command = {interpreter};
   // Debian's PyTorch is used as installed (-I); another PyTorch may be in any folder of its user.
-  if (is_cpu(options)) words.push_back("-I");
-  words.insert(words.end(), {options.script, options.device, std::to_string(options.threads),
-                             std::to_string(options.sets)});
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  std::vector<char*> environment;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!std::string_view(*variable).starts_with("MALLOC_")) environment.push_back(*variable);
-  }
-  for (const char* setting : kSettings) environment.push_back(const_cast<char*>(setting));
-  environment.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  // Own process group, so that its compiler's processes are killed with it.
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  const int failure = posix_spawnp(&process_, interpreter.c_str(), &actions, &attributes,
-                                   arguments.data(), environment.data());
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  if (failure != 0) {
-    process_ = -1;
+  if (is_cpu(options)) process.command.push_back("-I");
+  process.command.insert(process.command.end(),
+                         {options.script, options.device, std::to_string(options.threads),
+                          std::to_string(options.sets)});
+  process.environment = {"MALLOC_*"};
+  process.environment.insert(process.environment.end(), std::begin(kSettings), std::end(kSettings));
+  process.descriptors = {{theirs.get(), STDIN_FILENO}, {theirs.get(), STDOUT_FILENO}};
+  process.has_own_group = true;  // so that its compiler's processes are killed with it
+  if (process_.start(process) != 0) {
     *out_why = "is not here";
     return false;
   }
@@ -123,14 +101,6 @@ bool TorchPeer::begin(const std::string& interpreter, const TorchOptions& option
   }
   name_ = "PyTorch " + greeting.substr(kReady.size());
   return true;
-}
-
-TorchPeer::~TorchPeer() {
-  if (socket_ >= 0) close(socket_);
-  if (process_ < 0) return;
-  // Killed without waiting for its current computation.
-  kill(-process_, SIGKILL);
-  waitpid(process_, nullptr, 0);
 }
 
 bool TorchPeer::can(const std::string& mode, std::string* out_why) {
@@ -156,7 +126,7 @@ double TorchPeer::run(const std::string& operator_name, const std::string& shape
 void TorchPeer::send(const std::string& line) {
   std::string_view left = line;
   while (!left.empty()) {
-    const ssize_t sent = ::send(socket_, left.data(), left.size(), MSG_NOSIGNAL);
+    const ssize_t sent = ::send(socket_.get(), left.data(), left.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0) {
       answers_ = false;
@@ -176,7 +146,7 @@ std::string TorchPeer::receive() {
       return line;
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    pollfd waited = {socket_, POLLIN, 0};
+    pollfd waited = {socket_.get(), POLLIN, 0};
     const int ready = poll(&waited, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) {
@@ -184,7 +154,7 @@ std::string TorchPeer::receive() {
       throw std::runtime_error(script_ + " does not answer");
     }
     char buffer[4096];
-    const ssize_t got = read(socket_, buffer, sizeof(buffer));
+    const ssize_t got = read(socket_.get(), buffer, sizeof(buffer));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
       answers_ = false;

@@ -4,12 +4,12 @@
 #ifndef KEEL_BENCH_TORCH_PEER_H_
 #define KEEL_BENCH_TORCH_PEER_H_
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
+
+#include "base/ipc/process.h"
 
 namespace keel::bench {
 
@@ -29,8 +29,6 @@ class TorchPeer {
  public:
   // Returns null if there is no PyTorch; |*out_why| is the reason.
   static std::unique_ptr<TorchPeer> start(const TorchOptions& options, std::string* out_why);
-  // Kills the process.
-  ~TorchPeer();
   TorchPeer(const TorchPeer&) = delete;
   TorchPeer& operator=(const TorchPeer&) = delete;
 
@@ -57,8 +55,8 @@ class TorchPeer {
 
   const std::string script_;
   std::string name_;
-  pid_t process_ = -1;
-  int socket_ = -1;
+  Process process_;  // killed with the peer, not waiting for its computation
+  FileDescriptor socket_;
   bool answers_ = true;
   std::string received_;  // not yet consumed
 };

@@ -153,7 +153,7 @@ function(keel_test name)
   # Whatever `keel perf --tune` has measured on this machine.
   list(PREPEND arg_ENVIRONMENT "KEEL_COLLECTIVE_TABLE=builtin")
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gtest GTest::gtest_main
+  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} keel_ipc GTest::gtest GTest::gtest_main
                                         Threads::Threads)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_options(${name} PRIVATE ${KEEL_TEST_OPTIONS})

@@ -3,10 +3,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,20 +29,15 @@ SharerProcess::SharerProcess(int64_t wait_ns, const Where& where) : wait_ns_(wai
   if (judging()) return;
   int ends[2];
   check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0, "socketpair", where);
-  socket_ = ends[0];
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
-  posix_spawn_file_actions_addclose(&actions, kAnswerDescriptor);
-  std::string program = "keel";
-  std::string command = kSharerCommand;
-  char* arguments[] = {program.data(), command.data(), nullptr};
-  const int error = posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, arguments, environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  if (error == 0) return;
-  close(socket_);
-  fail_case(fmt::format("posix_spawn: {}", strerror(error)), where);
+  socket_ = FileDescriptor(ends[0]);
+  const FileDescriptor theirs(ends[1]);
+  ProcessOptions options;
+  options.program = "/proc/self/exe";
+  options.command = {"keel", kSharerCommand};
+  options.descriptors = {{theirs.get(), STDIN_FILENO}};
+  options.closed = {kAnswerDescriptor};
+  const int error = process_.start(options);
+  if (error != 0) fail_case(fmt::format("posix_spawn: {}", strerror(error)), where);
 }
 
 SharerProcess::SharerProcess(const Context& context, Where where)
@@ -63,13 +55,6 @@ SharerProcess::SharerProcess(const Context& context, Where where)
   check_answer(answer, "opening the device in another process", where);
 }
 
-SharerProcess::~SharerProcess() {
-  if (pid_ < 0) return;
-  close(socket_);
-  kill(pid_, SIGKILL);
-  waitpid(pid_, nullptr, 0);
-}
-
 SharerMessage SharerProcess::ask(const SharerMessage& request, std::vector<std::byte>* payload,
                                  const Where& where) {
   SharerMessage answer;
@@ -85,14 +70,14 @@ SharerMessage SharerProcess::ask(const SharerMessage& request, std::vector<std::
 
 void SharerProcess::exchange(const SharerMessage& request, SharerMessage* out_answer,
                              std::vector<std::byte>* payload, const Where& where) const {
-  check(send_message(socket_, request, *payload), "the other process has ended", where);
-  pollfd waited = {socket_, POLLIN, 0};
+  check(send_message(socket_.get(), request, *payload), "the other process has ended", where);
+  pollfd waited = {socket_.get(), POLLIN, 0};
   int ready = -1;
   do {
     ready = poll(&waited, 1, static_cast<int>(wait_ns_ / 1'000'000));
   } while (ready < 0 && errno == EINTR);
   check(ready == 1, "the other process does not answer", where);
-  check(receive_message(socket_, out_answer, payload), "the other process has ended", where);
+  check(receive_message(socket_.get(), out_answer, payload), "the other process has ended", where);
 }
 
 void SharerProcess::must_obey(const SharerMessage& request, std::vector<std::byte>* payload,

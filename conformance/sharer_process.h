@@ -3,11 +3,10 @@
 #ifndef KEEL_CONFORMANCE_SHARER_PROCESS_H_
 #define KEEL_CONFORMANCE_SHARER_PROCESS_H_
 
-#include <sys/types.h>
-
 #include <span>
 #include <vector>
 
+#include "base/ipc/process.h"
 #include "conformance/harness.h"
 #include "conformance/sharer.h"
 
@@ -18,7 +17,6 @@ namespace keel::conformance {
 class SharerProcess {
  public:
   explicit SharerProcess(const Context& context, Where where = Where::current());
-  ~SharerProcess();
   SharerProcess(const SharerProcess&) = delete;
   SharerProcess& operator=(const SharerProcess&) = delete;
 
@@ -46,8 +44,8 @@ class SharerProcess {
                  const Where& where);
 
   const int64_t wait_ns_;
-  pid_t pid_ = -1;
-  int socket_ = -1;
+  Process process_;
+  FileDescriptor socket_;
 };
 
 }  // namespace keel::conformance

@@ -3,13 +3,12 @@
 #ifndef KEEL_CONFORMANCE_WORKER_PROCESS_H_
 #define KEEL_CONFORMANCE_WORKER_PROCESS_H_
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
 
+#include "base/ipc/process.h"
 #include "conformance/protocol.h"
 
 namespace keel::conformance {
@@ -44,10 +43,9 @@ class WorkerProcess {
   bool receive();
   void gather_printed();
 
-  pid_t pid_ = -1;
-  int answers_ = -1;
-  int output_ = -1;
-  int notes_ = -1;  // file of the calls in progress
+  Process process_;
+  FileDescriptor answers_;
+  FileDescriptor notes_;  // file of the calls in progress
   PacketReader reader_;
   std::vector<PacketReader::Message> messages_;
   size_t taken_ = 0;  // messages already returned

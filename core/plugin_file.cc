@@ -21,27 +21,12 @@
 #include <tuple>
 #include <utility>
 
+#include "base/ipc/file_descriptor.h"
 #include "core/pinned_library.h"
 
 namespace keel {
 
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-  // Leaves the descriptor open.
-  void keep() { fd_ = -1; }
-
- private:
-  int fd_;
-};
 
 std::string errno_text(int error) {
   std::array<char, 128> buffer{};
@@ -224,13 +209,13 @@ Status load_plugin_file(const char* path, const char* sha256, const keel_host* h
   const size_t slash = file.rfind('/');
   const std::string folder = slash == 0 ? "/" : file.substr(0, slash);
 
-  Descriptor folder_fd(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  FileDescriptor folder_fd(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (folder_fd.get() < 0) {
     return failure(KEEL_PERMISSION_DENIED, "plugin {}: {}", folder, errno_text(errno));
   }
   KEEL_RETURN_IF_ERROR(check_owner(folder_fd.get(), folder));
-  Descriptor file_fd(openat(folder_fd.get(), file.c_str() + slash + 1,
-                            O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  FileDescriptor file_fd(openat(folder_fd.get(), file.c_str() + slash + 1,
+                                O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file_fd.get() < 0) {
     return failure(KEEL_PERMISSION_DENIED, "plugin {}: {}", file, errno_text(errno));
   }
@@ -280,7 +265,7 @@ Status load_plugin_file(const char* path, const char* sha256, const keel_host* h
     const Status opened = sha256 == nullptr ? open_by_name(origin + file.substr(slash), file,
                                                            &library.handle, &uses_origin)
                                             : pinned.open(origin, &library.handle, &uses_origin);
-    if (uses_origin) folder_fd.keep();
+    if (uses_origin) (void)folder_fd.release();
     KEEL_RETURN_IF_ERROR(opened);
   }
   if (library.plugin == nullptr) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dependencies between the folders of the project, as includes and as the order of CMake:
 // tools, conformance -> collectives -> ops -> core -> files, include; frameworks -> include alone;
-// base is for all but libkeel, which reads no JSON; backends -> the vendor side of include alone;
-// emulator -> ops, and only backends/sim -> emulator; kernels/gpu is for backends/cuda and
-// emulator/simt. Vendors' interfaces in vendor/ are for backends and the emulator.
+// base is for all but libkeel, which reads no JSON and includes base/ipc alone; backends -> the
+// vendor side of include alone; emulator -> ops, and only backends/sim -> emulator; kernels/gpu is
+// for backends/cuda and emulator/simt. Vendors' interfaces in vendor/ are for backends and the
+// emulator.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,41 +26,45 @@ using Set = std::set<std::string>;
 const std::map<std::string, Set> kMay = {
     {"include", {"keel"}},
     {"base", {}},
+    {"base/ipc", {}},
     {"files", {}},
-    {"core", {"keel", "files"}},
+    {"core", {"keel", "base/ipc", "files"}},
     {"ops", {"keel", "core"}},
-    {"collectives", {"keel", "files", "core", "ops"}},
+    {"collectives", {"keel", "base/ipc", "files", "core", "ops"}},
     {"lib", {"keel"}},
     {"kernels/gpu", {}},
     {"vendor", {}},
-    {"emulator", {"keel", "base", "ops", "vendor", "emulator/simt"}},
-    {"emulator/simt", {"keel", "base", "ops", "vendor", "emulator", "kernels/gpu"}},
+    {"emulator", {"keel", "base", "base/ipc", "ops", "vendor", "emulator/simt"}},
+    {"emulator/simt", {"keel", "base", "base/ipc", "ops", "vendor", "emulator", "kernels/gpu"}},
     {"backends", {"keel", "vendor"}},
     {"backends/cuda", {"keel", "vendor", "kernels/gpu"}},
     {"backends/sim", {"keel", "vendor", "emulator"}},
-    {"tensorfile", {"keel", "base", "files"}},
-    {"samples", {"keel", "base", "tensorfile"}},
+    {"tensorfile", {"keel", "base", "base/ipc", "files"}},
+    {"samples", {"keel", "base", "base/ipc", "tensorfile"}},
     {"samples/out_of_tree_plugin", {"keel"}},
     // The faulty plugins are the plugin that vendors are shown, with a fault.
     {"conformance",
-     {"keel", "base", "core", "ops", "collectives", "tensorfile", "samples/out_of_tree_plugin"}},
+     {"keel", "base", "base/ipc", "core", "ops", "collectives", "tensorfile",
+      "samples/out_of_tree_plugin"}},
     {"bench",
-     {"keel", "base", "core", "ops", "collectives", "samples", "backends", "backends/cuda",
-      "tensorfile"}},
-    {"tools", {"keel", "base", "core", "ops", "collectives", "conformance", "tensorfile"}},
-    {"tools/perf", {"keel", "base", "core", "ops", "collectives", "tensorfile", "bench", "tools"}},
+     {"keel", "base", "base/ipc", "core", "ops", "collectives", "samples", "backends",
+      "backends/cuda", "tensorfile"}},
+    {"tools",
+     {"keel", "base", "base/ipc", "core", "ops", "collectives", "conformance", "tensorfile"}},
+    {"tools/perf",
+     {"keel", "base", "base/ipc", "core", "ops", "collectives", "tensorfile", "bench", "tools"}},
     {"tools/keel",
-     {"keel", "base", "core", "ops", "collectives", "conformance", "tensorfile", "tools",
-      "tools/perf"}},
+     {"keel", "base", "base/ipc", "core", "ops", "collectives", "conformance", "tensorfile",
+      "tools", "tools/perf"}},
     {"frameworks", {"keel"}},
     {"fuzz",
-     {"keel", "base", "core", "collectives", "backends", "backends/cuda", "backends/sim",
-      "conformance", "emulator", "tensorfile", "tools", "tools/keel"}},
+     {"keel", "base", "base/ipc", "core", "collectives", "backends", "backends/cuda",
+      "backends/sim", "conformance", "emulator", "tensorfile", "tools", "tools/keel"}},
 };
-const Set kVendorSide = {
-    "keel/abi.h",           "keel/cpu_kernel.h", "keel/plugin_kit.hpp",  "keel/packed_weights.hpp",
-    "keel/permutation.hpp", "keel/rows.hpp",     "keel/float_types.hpp", "keel/cpu_limit.hpp",
-    "keel/thread_start.hpp"};
+const Set kVendorSide = {"keel/abi.h",           "keel/cpu_kernel.h",       "keel/plugin/slots.hpp",
+                         "keel/plugin_kit.hpp",  "keel/packed_weights.hpp", "keel/permutation.hpp",
+                         "keel/rows.hpp",        "keel/float_types.hpp",    "keel/cpu_limit.hpp",
+                         "keel/thread_start.hpp"};
 
 // The folder of kMay that |path| is in: one of two names, if kMay has a line for it.
 std::string folder_of(const std::string& path) {
@@ -176,6 +181,9 @@ TEST(ArrowsTest, AForbiddenIncludeIsCaught) {
   EXPECT_NE(objection("base/printable.cc", "keel/abi.h"), "");
   EXPECT_NE(objection("backends/cpu/plugin.cc", "base/printable.h"), "");
   EXPECT_NE(objection("core/status.cc", "base/strict_json.h"), "");
+  EXPECT_EQ(objection("core/plugin_file.cc", "base/ipc/file_descriptor.h"), "");
+  EXPECT_NE(objection("base/ipc/process.cc", "base/strict_json.h"), "");
+  EXPECT_NE(objection("backends/cpu/plugin.cc", "base/ipc/file_descriptor.h"), "");
   EXPECT_EQ(objection("tensorfile/safetensors.cc", "base/strict_json.h"), "");
   EXPECT_NE(objection("backends/cpu/plugin.cc", "keel/keel.h"), "");
   EXPECT_NE(objection("backends/cpu/plugin.cc", "core/status.h"), "");

@@ -22,6 +22,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/ipc/file_descriptor.h"
 #include "core/core_share.h"
 
 namespace keel::cli {
@@ -34,41 +35,22 @@ constexpr int kCannotStart = 127;
   throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno)));
 }
 
-class Fd {
- public:
-  explicit Fd(int number = -1) : number_(number) {}
-  Fd(Fd&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Fd() { reset(); }
-  void reset() {
-    if (number_ >= 0) close(number_);
-    number_ = -1;
-  }
-  int get() const { return number_; }
-  bool valid() const { return number_ >= 0; }
-
- private:
-  int number_;
-};
-
 struct Pipe {
-  Fd read, write;
+  FileDescriptor read;
+  FileDescriptor write;
 
   Pipe() {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
-    read = Fd(ends[0]);
-    write = Fd(ends[1]);
+    read = FileDescriptor(ends[0]);
+    write = FileDescriptor(ends[1]);
   }
 };
 
 // Copies the lines of one process, with a prefix, to stdout or stderr.
 class LabelledOutput {
  public:
-  LabelledOutput(Fd from, std::FILE* to, uint32_t rank)
+  LabelledOutput(FileDescriptor from, std::FILE* to, uint32_t rank)
       : from_(std::move(from)), to_(to), label_(fmt::format("[{}] ", rank)) {}
 
   int fd() const { return from_.get(); }
@@ -79,7 +61,7 @@ class LabelledOutput {
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (got <= 0) {
       if (!rest_.empty()) write_lines("\n");
-      from_.reset();
+      from_ = FileDescriptor();
       return;
     }
     write_lines({block.data(), static_cast<size_t>(got)});
@@ -99,7 +81,7 @@ class LabelledOutput {
     std::fflush(to_);
   }
 
-  Fd from_;
+  FileDescriptor from_;
   std::FILE* to_;
   std::string label_;
   std::string rest_;
@@ -113,8 +95,8 @@ class Signals {
     sigemptyset(&mask);
     for (const int each : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&mask, each);
     if (sigprocmask(SIG_BLOCK, &mask, &before_) != 0) throw_errno("sigprocmask");
-    fd_ = Fd(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (!fd_.valid()) {
+    fd_ = FileDescriptor(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!fd_) {
       sigprocmask(SIG_SETMASK, &before_, nullptr);
       throw_errno("signalfd");
     }
@@ -134,7 +116,7 @@ class Signals {
 
  private:
   sigset_t before_;
-  Fd fd_;
+  FileDescriptor fd_;
 };
 
 std::string rendezvous_name() {
@@ -245,7 +227,7 @@ class Job {
       outputs_.emplace_back(std::move(out->read), stdout, rank);
       outputs_.emplace_back(std::move(error->read), stderr, rank);
     }
-    failed.write.reset();
+    failed.write = FileDescriptor();
     int reason = 0;
     if (read(failed.read.get(), &reason, sizeof(reason)) == sizeof(reason)) {
       fail(kCannotStart,

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "collectives/bootstrap/file_descriptor.h"
+#include "base/ipc/file_descriptor.h"
 #include "collectives/bootstrap/mem_handle_server.h"
 #include "collectives/bootstrap/messages.h"
 #include "collectives/bootstrap/service_thread.h"

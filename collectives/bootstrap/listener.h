@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-#include "collectives/bootstrap/file_descriptor.h"
+#include "base/ipc/file_descriptor.h"
 #include "collectives/bootstrap/unix_socket.h"
 #include "core/status.h"
 

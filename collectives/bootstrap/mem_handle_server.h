@@ -9,7 +9,7 @@
 #include <map>
 #include <mutex>
 
-#include "collectives/bootstrap/file_descriptor.h"
+#include "base/ipc/file_descriptor.h"
 #include "collectives/bootstrap/identity.h"
 #include "collectives/bootstrap/messages.h"
 #include "collectives/bootstrap/unix_socket.h"

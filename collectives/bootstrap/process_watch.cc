@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-#include "collectives/bootstrap/file_descriptor.h"
+#include "base/ipc/file_descriptor.h"
 #include "collectives/bootstrap/service_thread.h"
 #include "collectives/bootstrap/system_failure.h"
 

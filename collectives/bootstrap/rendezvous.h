@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/bootstrap/file_descriptor.h"
+#include "base/ipc/file_descriptor.h"
 #include "collectives/bootstrap/identity.h"
 #include "core/deadline.h"
 #include "core/status.h"

@@ -12,7 +12,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "collectives/bootstrap/file_descriptor.h"
+#include "base/ipc/file_descriptor.h"
 #include "core/deadline.h"
 #include "core/status.h"
 

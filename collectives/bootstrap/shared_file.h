@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "collectives/bootstrap/file_descriptor.h"
+#include "base/ipc/file_descriptor.h"
 #include "core/status.h"
 
 namespace keel {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/bootstrap/file_descriptor.h"
+#include "base/ipc/file_descriptor.h"
 #include "core/deadline.h"
 #include "core/status.h"
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <array>
 
-#include "collectives/bootstrap/file_descriptor.h"
+#include "base/ipc/file_descriptor.h"
 #include "collectives/flight/flight_format.h"
 
 namespace keel {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/bootstrap/file_descriptor.h"
+#include "base/ipc/file_descriptor.h"
 #include "core/status.h"
 
 namespace keel {

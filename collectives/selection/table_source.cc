@@ -15,7 +15,7 @@
 #include <set>
 #include <string_view>
 
-#include "collectives/bootstrap/file_descriptor.h"
+#include "base/ipc/file_descriptor.h"
 #include "collectives/selection/table.h"
 #include "core/log.h"
 

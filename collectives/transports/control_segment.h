@@ -13,7 +13,7 @@
 #include <string>
 #include <type_traits>
 
-#include "collectives/bootstrap/file_descriptor.h"
+#include "base/ipc/file_descriptor.h"
 #include "collectives/fingerprint.h"
 #include "collectives/selection/selection.h"
 #include "collectives/transports/wait_context.h"

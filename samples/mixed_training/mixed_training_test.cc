@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the parts separately, and the program as a user runs it.
 #include <gtest/gtest.h>
-#include <spawn.h>
-#include <sys/wait.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -17,19 +17,22 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/ipc/process.h"
 #include "samples/mixed_training/checks.h"
 #include "samples/mixed_training/corpus.h"
 #include "samples/mixed_training/parameters.h"
 #include "samples/mixed_training/work_shares.h"
 
-extern char** environ;
-
 namespace mixed_training {
 namespace {
 
 namespace fs = std::filesystem;
+using keel::Process;
+using keel::ProcessEnd;
+using keel::ProcessOptions;
 using std::chrono::milliseconds;
 
 // ---- shares ------------------------------------------------------------------------
@@ -198,50 +201,28 @@ class Program {
  public:
   explicit Program(std::vector<std::string> arguments) {
     const char* folder = std::getenv("KEEL_TEST_BIN");
-    arguments.insert(arguments.begin(),
-                     std::string(folder == nullptr ? "." : folder) + "/mixed_training");
-    std::vector<char*> pointers;
-    for (std::string& argument : arguments) pointers.push_back(argument.data());
-    pointers.push_back(nullptr);
-    std::array<int, 2> ends{};
-    if (pipe(ends.data()) != 0) return;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
-    posix_spawn_file_actions_addclose(&actions, ends[0]);
-    if (posix_spawn(&process_, pointers[0], &actions, nullptr, pointers.data(), environ) != 0) {
-      process_ = -1;
-    }
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    output_ = ends[0];
-  }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-  ~Program() {
-    if (output_ >= 0) wait();
+    ProcessOptions options;
+    options.command = std::move(arguments);
+    options.command.insert(options.command.begin(),
+                           std::string(folder == nullptr ? "." : folder) + "/mixed_training");
+    options.output = ProcessOptions::Stream::kPiped;
+    options.errors = ProcessOptions::Stream::kAsOutput;
+    EXPECT_EQ(process_.start(options), 0) << options.command[0];
   }
 
   Outcome wait() {
     Outcome outcome{-1, {}};
-    std::array<char, 4096> chunk;
-    ssize_t count = 0;
-    while ((count = read(output_, chunk.data(), chunk.size())) > 0) {
-      outcome.output.append(chunk.data(), static_cast<size_t>(count));
-    }
-    close(output_);
-    output_ = -1;
-    int status = 0;
-    if (process_ > 0 && waitpid(process_, &status, 0) == process_ && WIFEXITED(status)) {
-      outcome.exit_code = WEXITSTATUS(status);
-    }
+    std::string none;
+    const auto deadline = Process::Clock::now() + std::chrono::minutes(20);
+    if (!process_.read_all(deadline, &outcome.output, &none)) process_.kill(SIGKILL);
+    if (!process_.is_running()) return outcome;
+    const ProcessEnd end = process_.wait();
+    if (end.signal == 0) outcome.exit_code = end.exit_code;
     return outcome;
   }
 
  private:
-  pid_t process_ = -1;
-  int output_ = -1;
+  Process process_;
 };
 
 class ProgramTest : public testing::Test {

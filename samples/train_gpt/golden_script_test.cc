@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests that goldens.py reproduces the goldens in the source tree.
-#include <sys/wait.h>
+#include <chrono>
+#include <string>
+#include <utility>
 
-#include <array>
-#include <cstdio>
-
+#include "base/ipc/process.h"
 #include "samples/train_gpt/golden.h"
 #include "samples/train_gpt/test_fixture.h"
 
@@ -14,7 +14,7 @@ namespace {
 // Debian's PyTorch needs Debian's Python, which need not be the first one in PATH.
 constexpr const char* kPython = "/usr/bin/python3";
 constexpr int kNoPyTorch = 77;  // the script's exit code
-constexpr int kNoPython = 127;  // the shell's
+constexpr int kNoPython = 127;  // as a shell says it
 
 // Other versions of PyTorch and BLAS round differently.
 constexpr Tolerance kTolerance = {/*gradient=*/1e-5, /*loss=*/1e-5, /*gradient_norm=*/1e-5};
@@ -25,19 +25,18 @@ struct Outcome {
 };
 
 Outcome run_script(const std::filesystem::path& folder) {
-  const std::string command = std::string(kPython) +
-                              " -B '" KEEL_SOURCE_DIR "/samples/train_gpt/goldens.py' --output '" +
-                              folder.string() + "' 2>&1";
-  Outcome outcome{-1, {}};
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  std::array<char, 4096> chunk;
-  size_t count = 0;
-  while ((count = fread(chunk.data(), 1, chunk.size(), pipe)) > 0) {
-    outcome.output.append(chunk.data(), count);
+  keel::ProcessOptions options;
+  options.command = {kPython, "-B", KEEL_SOURCE_DIR "/samples/train_gpt/goldens.py", "--output",
+                     folder.string()};
+  options.output = keel::ProcessOptions::Stream::kPiped;
+  options.errors = keel::ProcessOptions::Stream::kAsOutput;
+  keel::ProgramResult result = keel::run_program(options, std::chrono::minutes(20));
+  Outcome outcome{-1, std::move(result.output)};
+  if (result.start_error != 0) {
+    outcome.exit_code = kNoPython;
+  } else if (result.end.signal == 0) {
+    outcome.exit_code = result.end.exit_code;
   }
-  const int status = pclose(pipe);
-  if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
   return outcome;
 }
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the program.
-#include <sys/wait.h>
-
-#include <array>
-#include <cstdio>
+#include <chrono>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "base/ipc/process.h"
 #include "samples/train_gpt/test_fixture.h"
 
 namespace train_gpt {
@@ -27,15 +26,13 @@ std::string programs() {
 
 Outcome run_command(const std::string& command) {
   Outcome outcome{-1, {}};
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  std::array<char, 4096> chunk;
-  size_t count = 0;
-  while ((count = fread(chunk.data(), 1, chunk.size(), pipe)) > 0) {
-    outcome.output.append(chunk.data(), count);
-  }
-  const int status = pclose(pipe);
-  if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
+  keel::ProcessOptions options;
+  options.command = {"sh", "-c", command};
+  options.output = keel::ProcessOptions::Stream::kPiped;
+  options.errors = keel::ProcessOptions::Stream::kAsOutput;
+  keel::ProgramResult result = keel::run_program(options, std::chrono::minutes(20));
+  if (result.start_error == 0 && result.end.signal == 0) outcome.exit_code = result.end.exit_code;
+  outcome.output = std::move(result.output);
   return outcome;
 }
 

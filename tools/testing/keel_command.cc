@@ -2,12 +2,8 @@
 #include "tools/testing/keel_command.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <sstream>
@@ -33,36 +29,13 @@ KeelCommand::KeelCommand(std::vector<std::string> arguments, std::vector<std::st
     : out_(std::tmpfile(), std::fclose), error_(std::tmpfile(), std::fclose) {
   const char* folder = std::getenv("KEEL_TEST_BIN");
   const std::string program = std::string(folder == nullptr ? "." : folder) + "/keel";
-  std::vector<char*> argv{const_cast<char*>(program.c_str())};
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-
-  std::vector<char*> environment;
-  for (char** each = environ; *each != nullptr; ++each) {
-    const std::string entry(*each);
-    const std::string name = entry.substr(0, entry.find('=') + 1);
-    const bool changed = std::any_of(changes.begin(), changes.end(),
-                                     [&](const auto& change) { return change.starts_with(name); });
-    if (!changed) environment.push_back(*each);
-  }
-  for (std::string& change : changes) environment.push_back(change.data());
-  environment.push_back(nullptr);
-
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, fileno(out_.get()), STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, fileno(error_.get()), STDERR_FILENO);
-  const int failed =
-      posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv.data(), environment.data());
-  posix_spawn_file_actions_destroy(&actions);
-  EXPECT_EQ(failed, 0) << program;
-  if (failed != 0) pid_ = 0;
-}
-
-KeelCommand::~KeelCommand() {
-  if (pid_ == 0) return;
-  kill(pid_, SIGKILL);
-  waitpid(pid_, nullptr, 0);
+  ProcessOptions options;
+  options.command = std::move(arguments);
+  options.command.insert(options.command.begin(), program);
+  options.environment = std::move(changes);
+  options.descriptors = {{fileno(out_.get()), STDOUT_FILENO},
+                         {fileno(error_.get()), STDERR_FILENO}};
+  EXPECT_EQ(process_.start(options), 0) << program;
 }
 
 std::string KeelCommand::out() const {
@@ -72,7 +45,7 @@ std::string KeelCommand::out() const {
 bool KeelCommand::wait_for_output(const std::string& part) const {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!contains(out(), part)) {
-    if (pid_ == 0 || std::chrono::steady_clock::now() > end) return false;
+    if (!process_.is_running() || std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return true;
@@ -80,11 +53,10 @@ bool KeelCommand::wait_for_output(const std::string& part) const {
 
 Result KeelCommand::wait() {
   Result result;
-  int status = 0;
-  if (pid_ != 0 && waitpid(pid_, &status, 0) == pid_ && WIFEXITED(status)) {
-    result.exit_code = WEXITSTATUS(status);
+  if (process_.is_running()) {
+    const ProcessEnd end = process_.wait();
+    if (end.signal == 0) result.exit_code = end.exit_code;
   }
-  pid_ = 0;
   result.out = content(out_.get());
   result.error = content(error_.get());
   return result;

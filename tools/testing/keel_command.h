@@ -3,12 +3,12 @@
 #ifndef KEEL_TOOLS_TESTING_KEEL_COMMAND_H_
 #define KEEL_TOOLS_TESTING_KEEL_COMMAND_H_
 
-#include <sys/types.h>
-
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "base/ipc/process.h"
 
 namespace keel::cli::testing {
 
@@ -23,11 +23,8 @@ struct Result {
 class KeelCommand {
  public:
   explicit KeelCommand(std::vector<std::string> arguments, std::vector<std::string> changes = {});
-  ~KeelCommand();
-  KeelCommand(const KeelCommand&) = delete;
-  KeelCommand& operator=(const KeelCommand&) = delete;
 
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return process_.pid(); }
   // Returns the output so far.
   std::string out() const;
   // Blocks until the output contains |part|; returns false after 60 s.
@@ -39,7 +36,7 @@ class KeelCommand {
 
   File out_;
   File error_;
-  pid_t pid_ = 0;
+  Process process_;
 };
 
 // Runs the command to its end.

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/bootstrap/testing/child_process.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
-#include <thread>
-#include <utility>
 
 namespace keel::testing {
 
@@ -34,61 +29,31 @@ std::string read_line_of(int fd) {
 }  // namespace
 
 ChildProcess::ChildProcess(const std::string& worker, const std::vector<std::string>& arguments) {
-  int in[2];
-  int out[2];
-  EXPECT_EQ(pipe2(in, O_CLOEXEC), 0);
-  EXPECT_EQ(pipe2(out, O_CLOEXEC), 0);
-  const FileDescriptor child_in(in[0]);
-  const FileDescriptor child_out(out[1]);
-  input_ = FileDescriptor(in[1]);
-  output_ = FileDescriptor(out[0]);
-  std::vector<std::string> all = {"worker", "--worker", worker};
-  all.insert(all.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& argument : all) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, child_in.get(), STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, child_out.get(), STDOUT_FILENO);
-  EXPECT_EQ(posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, argv.data(), environ), 0);
-  posix_spawn_file_actions_destroy(&actions);
-}
-
-ChildProcess::ChildProcess(ChildProcess&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)),
-      input_(std::move(other.input_)),
-      output_(std::move(other.output_)) {}
-
-ChildProcess::~ChildProcess() {
-  if (pid_ <= 0) return;
-  ::kill(pid_, SIGKILL);
-  waitpid(pid_, nullptr, 0);
+  ProcessOptions options;
+  options.program = "/proc/self/exe";
+  options.command = {"worker", "--worker", worker};
+  options.command.insert(options.command.end(), arguments.begin(), arguments.end());
+  options.input = options.output = ProcessOptions::Stream::kPiped;
+  EXPECT_EQ(process_.start(options), 0);
 }
 
 std::string ChildProcess::read_line() {
-  return read_line_of(output_.get());
+  return read_line_of(process_.output().get());
 }
 
 void ChildProcess::write_line(const std::string& line) {
   const std::string text = line + '\n';
-  EXPECT_EQ(write(input_.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  EXPECT_EQ(write(process_.input().get(), text.data(), text.size()),
+            static_cast<ssize_t>(text.size()));
 }
 
 void ChildProcess::kill() {
-  ::kill(pid_, SIGKILL);
+  process_.kill(SIGKILL);
 }
 
 int ChildProcess::wait() {
-  for (int waited = 0; waited < kTestTimeoutMs; ++waited) {
-    int status = 0;
-    if (waitpid(pid_, &status, WNOHANG) == pid_) {
-      pid_ = -1;
-      return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return -1;
+  const auto end = process_.wait_for(std::chrono::milliseconds(kTestTimeoutMs));
+  return end ? end->shell_code() : -1;
 }
 
 void say(const std::string& line) {

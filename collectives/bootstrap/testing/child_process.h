@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/bootstrap/file_descriptor.h"
+#include "base/ipc/process.h"
 
 namespace keel::testing {
 
@@ -23,12 +23,8 @@ const std::map<std::string, Worker>& workers();
 class ChildProcess {
  public:
   ChildProcess(const std::string& worker, const std::vector<std::string>& arguments);
-  ~ChildProcess();
-  ChildProcess(ChildProcess&& other) noexcept;
-  ChildProcess(const ChildProcess&) = delete;
-  ChildProcess& operator=(const ChildProcess&) = delete;
 
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return process_.pid(); }
   // Returns a line without its newline, or the text so far when the output ends or pauses for 60 s.
   std::string read_line();
   void write_line(const std::string& line);
@@ -37,9 +33,7 @@ class ChildProcess {
   int wait();
 
  private:
-  pid_t pid_ = -1;
-  FileDescriptor input_;
-  FileDescriptor output_;
+  Process process_;
 };
 
 // For workers: prints a line and flushes.

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/bootstrap/file_descriptor.h"
+#include "base/ipc/file_descriptor.h"
 #include "collectives/bootstrap/messages.h"
 
 namespace keel::testing {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file descriptor with ownership (RAII).
-#ifndef KEEL_COLLECTIVES_BOOTSTRAP_FILE_DESCRIPTOR_H_
-#define KEEL_COLLECTIVES_BOOTSTRAP_FILE_DESCRIPTOR_H_
+// Ownership of a file descriptor (RAII).
+#ifndef KEEL_BASE_IPC_FILE_DESCRIPTOR_H_
+#define KEEL_BASE_IPC_FILE_DESCRIPTOR_H_
 
 #include <unistd.h>
 
@@ -39,4 +39,4 @@ class FileDescriptor {
 
 }  // namespace keel
 
-#endif  // KEEL_COLLECTIVES_BOOTSTRAP_FILE_DESCRIPTOR_H_
+#endif  // KEEL_BASE_IPC_FILE_DESCRIPTOR_H_
