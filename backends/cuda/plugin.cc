@@ -52,6 +52,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <keel/plugin/slots.hpp>
 #include <keel/plugin_kit.hpp>
 #include <memory>
 
@@ -67,26 +68,22 @@
 namespace keel::cuda {
 namespace {
 
-Instance& object(keel_plugin_instance* handle) {
-  return *reinterpret_cast<Instance*>(handle);
-}
-Device& object(keel_plugin_device* handle) {
-  return *reinterpret_cast<Device*>(handle);
-}
-Stream& object(keel_plugin_stream* handle) {
-  return *reinterpret_cast<Stream*>(handle);
-}
-Event& object(keel_plugin_event* handle) {
-  return *reinterpret_cast<Event*>(handle);
-}
-Module& object(keel_plugin_module* handle) {
-  return *reinterpret_cast<Module*>(handle);
-}
-Kernel& object(keel_plugin_kernel* handle) {
-  return *reinterpret_cast<Kernel*>(handle);
-}
-Import& object(keel_plugin_import* handle) {
-  return *reinterpret_cast<Import*>(handle);
+struct Handles {
+  static Instance& object(keel_plugin_instance* handle) {
+    return *reinterpret_cast<Instance*>(handle);
+  }
+  static Device& object(keel_plugin_device* handle) { return *reinterpret_cast<Device*>(handle); }
+  static Stream& object(keel_plugin_stream* handle) { return *reinterpret_cast<Stream*>(handle); }
+  static Event& object(keel_plugin_event* handle) { return *reinterpret_cast<Event*>(handle); }
+  static Module& object(keel_plugin_module* handle) { return *reinterpret_cast<Module*>(handle); }
+  static Kernel& object(keel_plugin_kernel* handle) { return *reinterpret_cast<Kernel*>(handle); }
+  static Import& object(keel_plugin_import* handle) { return *reinterpret_cast<Import*>(handle); }
+};
+using Slots = kit::Slots<Handles>;
+
+template <typename Handle>
+auto& object(Handle* handle) {
+  return Handles::object(handle);
 }
 
 // Passes ownership of |made| to core if |status| is KEEL_OK.
@@ -108,10 +105,6 @@ keel_status create_instance(const keel_instance_settings* settings,
     std::unique_ptr<Instance> instance;
     return give(Instance::create(settings, &instance), &instance, out_instance);
   });
-}
-
-void destroy_instance(keel_plugin_instance* instance) {
-  delete &object(instance);
 }
 
 keel_status device_count(keel_plugin_instance* instance, uint32_t* out_count) {
@@ -147,19 +140,6 @@ keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
   });
 }
 
-void device_close(keel_plugin_device* device) {
-  delete &object(device);
-}
-
-keel_status device_memory_info(keel_plugin_device* device, uint64_t* out_free,
-                               uint64_t* out_total) {
-  return kit::guard([&] { return object(device).memory_info(out_free, out_total); });
-}
-
-keel_status device_health(keel_plugin_device* device, keel_device_health* out_health) {
-  return kit::guard([&] { return object(device).health(out_health); });
-}
-
 keel_status device_native_handle(keel_plugin_device* device, uint32_t which, void** out_handle) {
   return object(device).native_handle(which, out_handle);
 }
@@ -169,9 +149,9 @@ constexpr keel_device_table kDeviceTable = {
     .count = device_count,
     .info = device_info,
     .open = device_open,
-    .close = device_close,
-    .memory_info = device_memory_info,
-    .health = device_health,
+    .close = Slots::destroy<keel_plugin_device>,
+    .memory_info = Slots::call<&Device::memory_info>,
+    .health = Slots::call<&Device::health>,
     .native_handle = device_native_handle,
 };
 
@@ -180,20 +160,6 @@ constexpr keel_device_table kDeviceTable = {
 keel_status memory_alloc(keel_plugin_device* device, keel_memory_kind kind, uint64_t size,
                          uint32_t /*usage*/, void** out_pointer) {
   return kit::guard([&] { return object(device).alloc(kind, size, out_pointer); });
-}
-
-keel_status memory_free(keel_plugin_device* device, keel_memory_kind kind, void* pointer) {
-  return kit::guard([&] { return object(device).free(kind, pointer); });
-}
-
-keel_status host_register(keel_plugin_device* device, void* pointer, uint64_t size,
-                          void** out_device_pointer) {
-  return kit::guard(
-      [&] { return object(device).host_register(pointer, size, out_device_pointer); });
-}
-
-keel_status host_unregister(keel_plugin_device* device, void* pointer) {
-  return kit::guard([&] { return object(device).host_unregister(pointer); });
 }
 
 keel_status memory_export(keel_plugin_device* device, void* pointer, uint64_t size,
@@ -218,38 +184,22 @@ keel_status close_import(keel_plugin_device* device, keel_plugin_import* import)
   });
 }
 
-keel_status peer_enable(keel_plugin_device* device, keel_plugin_device* peer) {
-  return kit::guard([&] { return object(device).peer_enable(object(peer)); });
-}
-
 constexpr keel_memory_table kMemoryTable = {
     .header = kit::header<keel_memory_table>(KEEL_STRUCT_MEMORY_TABLE),
     .alloc = memory_alloc,
-    .free = memory_free,
+    .free = Slots::call<&Device::free>,
     .alloc_on_stream = nullptr,
     .free_on_stream = nullptr,
-    .host_register = host_register,
-    .host_unregister = host_unregister,
+    .host_register = Slots::call<&Device::host_register>,
+    .host_unregister = Slots::call<&Device::host_unregister>,
     .host_alias = nullptr,
     .export_memory = memory_export,
     .import_memory = memory_import,
     .close_import = close_import,
-    .peer_enable = peer_enable,
+    .peer_enable = Slots::call<&Device::peer_enable>,
 };
 
 // ---- streams and events ----------------------------------------------------------
-
-keel_status stream_create(keel_plugin_device* device, int32_t priority,
-                          keel_plugin_stream** out_stream) {
-  return kit::guard([&] {
-    std::unique_ptr<Stream> stream;
-    return give(Stream::create(object(device), priority, &stream), &stream, out_stream);
-  });
-}
-
-void stream_destroy(keel_plugin_stream* stream) {
-  delete &object(stream);
-}
 
 keel_status stream_wrap(keel_plugin_device* device, void* native, keel_plugin_stream** out_stream) {
   return kit::guard([&] {
@@ -265,81 +215,29 @@ keel_status stream_unwrap(keel_plugin_stream* stream, void** out_native) {
   return KEEL_OK;
 }
 
-keel_status stream_query(keel_plugin_stream* stream) {
-  return kit::guard([&] { return object(stream).query(); });
-}
-
-keel_status stream_copy(keel_plugin_stream* stream, keel_copy_kind kind, void* destination,
-                        const void* source, uint64_t size) {
-  return kit::guard([&] { return object(stream).copy(kind, destination, source, size); });
-}
-
-keel_status stream_copy_peer(keel_plugin_stream* stream, keel_plugin_device* destination_device,
-                             void* destination, keel_plugin_device* source_device,
-                             const void* source, uint64_t size) {
-  return kit::guard([&] {
-    return object(stream).copy_peer(object(destination_device), destination, object(source_device),
-                                    source, size);
-  });
-}
-
-keel_status stream_fill(keel_plugin_stream* stream, void* destination, const void* pattern,
-                        uint32_t pattern_size, uint64_t size) {
-  return kit::guard([&] { return object(stream).fill(destination, pattern, pattern_size, size); });
-}
-
-keel_status event_create(keel_plugin_device* device, uint32_t flags,
-                         keel_plugin_event** out_event) {
-  return kit::guard([&] {
-    std::unique_ptr<Event> event;
-    return give(Event::create(object(device), flags, &event), &event, out_event);
-  });
-}
-
-void event_destroy(keel_plugin_event* event) {
-  delete &object(event);
-}
-
-keel_status event_record(keel_plugin_event* event, keel_plugin_stream* stream) {
-  return kit::guard([&] { return object(event).record(object(stream)); });
-}
-
-keel_status event_query(keel_plugin_event* event) {
-  return kit::guard([&] { return object(event).query(); });
-}
-
-keel_status stream_wait_event(keel_plugin_stream* stream, keel_plugin_event* event) {
-  return kit::guard([&] { return object(event).hold_back(object(stream)); });
-}
-
-keel_status event_elapsed(keel_plugin_event* start, keel_plugin_event* end,
-                          uint64_t* out_nanoseconds) {
-  return kit::guard([&] { return object(end).elapsed_since(object(start), out_nanoseconds); });
-}
-
 constexpr keel_stream_table kStreamTable = {
     .header = kit::header<keel_stream_table>(KEEL_STRUCT_STREAM_TABLE),
-    .create = stream_create,
-    .destroy = stream_destroy,
+    .create = Slots::create<Stream, &Stream::create>,
+    .destroy = Slots::destroy<keel_plugin_stream>,
     .wrap = stream_wrap,
     .unwrap = stream_unwrap,
-    .query = stream_query,
+    .query = Slots::call<&Stream::query>,
     .synchronize = nullptr,
-    .copy = stream_copy,
-    .copy_peer = stream_copy_peer,
-    .fill = stream_fill,
+    .copy = Slots::call<&Stream::copy>,
+    .copy_peer = Slots::call<&Stream::copy_peer>,
+    .fill = Slots::call<&Stream::fill>,
     .gate_create = nullptr,
     .gate_destroy = nullptr,
     .gate_open = nullptr,
     .stream_wait_gate = nullptr,
-    .event_create = event_create,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_query = event_query,
+    .event_create = Slots::create<Event, &Event::create>,
+    .event_destroy = Slots::destroy<keel_plugin_event>,
+    .event_record = Slots::call<&Event::record>,
+    .event_query = Slots::call<&Event::query>,
     .event_wait = nullptr,
     .event_notify = nullptr,
-    .stream_wait_event = stream_wait_event,
-    .event_elapsed = event_elapsed,
+    .stream_wait_event = Slots::call_on_second<&Event::hold_back>,
+    .event_elapsed = Slots::call_on_second<&Event::elapsed_since>,
 };
 
 // ---- kernels of the caller ---------------------------------------------------------
@@ -350,10 +248,6 @@ keel_status kernel_load(keel_plugin_device* device, keel_binary_format format, c
     std::unique_ptr<Module> module;
     return give(Module::load(object(device), format, data, size, &module), &module, out_module);
   });
-}
-
-void kernel_unload(keel_plugin_module* module) {
-  delete &object(module);
 }
 
 keel_status kernel_find(keel_plugin_module* module, const char* name,
@@ -374,7 +268,7 @@ keel_status kernel_launch(keel_plugin_stream* stream, keel_plugin_kernel* kernel
 constexpr keel_kernel_table kKernelTable = {
     .header = kit::header<keel_kernel_table>(KEEL_STRUCT_KERNEL_TABLE),
     .load = kernel_load,
-    .unload = kernel_unload,
+    .unload = Slots::destroy<keel_plugin_module>,
     .find = kernel_find,
     .launch = kernel_launch,
 };
@@ -436,7 +330,7 @@ const keel_plugin kPlugin = {
     .vendor = "Keel",
     .version = KEEL_CUDA_VERSION,
     .create_instance = create_instance,
-    .destroy_instance = destroy_instance,
+    .destroy_instance = Slots::destroy<keel_plugin_instance>,
     .device = &kDeviceTable,
     .memory = &kMemoryTable,
     .stream = &kStreamTable,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <keel/plugin/slots.hpp>
 #include <keel/plugin_kit.hpp>
 #include <memory>
 #include <utility>
@@ -27,6 +28,15 @@ using emulator::Address;
 using emulator::Event;
 using emulator::Status;
 using emulator::Stream;
+
+struct Handles {
+  template <typename Handle>
+  static auto object(Handle* handle) -> decltype(sim::object(handle)) {
+    return sim::object(handle);
+  }
+  static keel_status status(const Status& status) { return answer(status); }
+};
+using Slots = kit::Slots<Handles>;
 
 // ---- device ------------------------------------------------------------------
 
@@ -167,14 +177,6 @@ keel_status stream_create(keel_plugin_device* device, int32_t priority,
   });
 }
 
-void stream_destroy(keel_plugin_stream* stream) {
-  delete &object(stream);
-}
-
-keel_status stream_query(keel_plugin_stream* stream) {
-  return answer(object(stream).query());
-}
-
 keel_status stream_synchronize(keel_plugin_stream* stream, int64_t timeout_ns) {
   return answer(object(stream).synchronize(deadline_after(timeout_ns)));
 }
@@ -217,10 +219,6 @@ keel_status gate_create(keel_plugin_device*, keel_plugin_gate** out_gate) {
   });
 }
 
-void gate_destroy(keel_plugin_gate* gate) {
-  delete &object(gate);
-}
-
 keel_status gate_open(keel_plugin_gate* gate) {
   return kit::guard([&] {
     object(gate).opening->complete_and_notify({}, emulator::Clock::now());
@@ -240,10 +238,6 @@ keel_status event_create(keel_plugin_device* device, uint32_t flags,
         new TimedEvent{Event(object(device).shared_from_this()), timing});
     return keel_status{KEEL_OK};
   });
-}
-
-void event_destroy(keel_plugin_event* event) {
-  delete &object(event);
 }
 
 keel_status event_record(keel_plugin_event* event, keel_plugin_stream* stream) {
@@ -282,20 +276,20 @@ keel_status event_elapsed(keel_plugin_event* start, keel_plugin_event* end,
 constexpr keel_stream_table kStreamTable = {
     .header = kit::header<keel_stream_table>(KEEL_STRUCT_STREAM_TABLE),
     .create = stream_create,
-    .destroy = stream_destroy,
+    .destroy = Slots::destroy<keel_plugin_stream>,
     .wrap = nullptr,
     .unwrap = nullptr,
-    .query = stream_query,
+    .query = Slots::call<&Stream::query>,
     .synchronize = stream_synchronize,
     .copy = stream_copy,
     .copy_peer = stream_copy_peer,
     .fill = stream_fill,
     .gate_create = gate_create,
-    .gate_destroy = gate_destroy,
+    .gate_destroy = Slots::destroy<keel_plugin_gate>,
     .gate_open = gate_open,
     .stream_wait_gate = stream_wait_gate,
     .event_create = event_create,
-    .event_destroy = event_destroy,
+    .event_destroy = Slots::destroy<keel_plugin_event>,
     .event_record = event_record,
     .event_query = event_query,
     .event_wait = event_wait,
