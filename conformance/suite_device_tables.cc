@@ -187,10 +187,13 @@ void unknown_settings(const Context& context) {
   refuses(context, {{one, "1"}, {two, "1"}}, {one, two});
   // A name with a known name as its prefix.
   refuses(context, {{"library_folder_of_nobody", "/"}}, {"library_folder_of_nobody"});
-  // After a known setting, if the plugin has any.
-  auto* instance = static_cast<keel_plugin_instance*>(nullptr);
-  const Setting known = {"library_folder", "/keel_no_such_folder"};
-  if (observe_status(TableInstance::create(context, {known}, nullptr, &instance)) == KEEL_OK) {
+  // After and before each setting that the plugin knows.
+  for (const Setting& known :
+       {Setting{"library_folder", "/keel_no_such_folder"}, Setting{"conformance", "1"}}) {
+    auto* instance = static_cast<keel_plugin_instance*>(nullptr);
+    if (observe_status(TableInstance::create(context, {known}, nullptr, &instance)) != KEEL_OK) {
+      continue;
+    }
     if (instance != nullptr) device_of(context).plugin().destroy_instance(instance);
     refuses(context, {known, {one, "1"}}, {one});
     refuses(context, {{two, "1"}, known}, {two});

@@ -163,6 +163,9 @@ void refused_sizes(const Context& context, const MemoryKind& kind) {
     for (const uint64_t more : {uint64_t{1}, uint64_t{info.alignment}, kMiB}) {
       sizes.push_back(info.memory_bytes + more);
     }
+    // More than the held block leaves, and less than the device has: a failed call must not charge
+    // the device for it.
+    if (info.memory_bytes > kMiB) sizes.push_back(info.memory_bytes - kMiB / 2);
   }
   // With memory already allocated, its size plus the largest sizes overflows to a small number.
   TableBlock held(context, kind.kind, kMiB);
