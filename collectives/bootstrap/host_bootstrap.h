@@ -64,8 +64,11 @@ bool is_host_id(const keel_unique_id& id);
 // (docs/hosts.md) the address must be of the loopback interface: else KEEL_FAILED_PRECONDITION, and
 // the text says how to give one. Thread-safe.
 Status serve_hosts(const HostServerAddress& address, keel_unique_id* out_id);
-// Like serve_hosts() for a launcher's job: |name| as in serve_rendezvous_at().
-Status serve_hosts_at(const HostServerAddress& address, const std::string& name);
+// Like serve_hosts() for a launcher's job, |name| as in serve_rendezvous_at(): takes the first of
+// the ports that is free. Ranks of the calling process join by |*out_id|, which has the address
+// that the server found; other processes use HostSession::join_at().
+Status serve_hosts_at(const HostServerAddress& address, const std::string& name,
+                      keel_unique_id* out_id);
 // The address from the launcher's variables, for the rank that serves (rank 0) and the others:
 //  1. KEEL_SERVER=HOST:PORT, with any launcher;
 //  2. torchrun: MASTER_ADDR, and the ports behind MASTER_PORT, which is torchrun's own;
@@ -74,6 +77,9 @@ Status serve_hosts_at(const HostServerAddress& address, const std::string& name)
 // set: use the rendezvous of one host. KEEL_FAILED_PRECONDITION, saying how to set KEEL_SERVER,
 // when the launcher gives no address.
 Status read_host_server(const keel_launch_info& info, HostServerAddress* out_address);
+// The same with another source of variables, for tests.
+Status read_host_server(const std::function<const char*(const char* name)>& variable,
+                        const keel_launch_info& info, HostServerAddress* out_address);
 
 // A rank's link to the server, from the rendezvous to the end of its communicator. Thread-safe.
 class HostSession {
@@ -109,8 +115,9 @@ class HostSession {
   virtual Status failure() const = 0;
   // The ranks known to have failed, ascending.
   virtual std::vector<uint32_t> failed_ranks() const = 0;
-  // Calls |on_failure| once with the verdict, on the service thread (must not block), or at once if
-  // there is one. An empty function removes the callback; it no longer runs after the return.
+  // Calls |on_failure| once with the verdict: at once if there is one, else on the service thread
+  // or on the thread that calls abort() or report(). Must not block. An empty function removes the
+  // callback; it no longer runs after the return.
   virtual void set_on_failure(std::function<void(const Status&)> on_failure) = 0;
 
   // Ends this rank's part in the job: its closed connections are no failure to the others. After an
