@@ -262,8 +262,7 @@ keel_status keel_unique_id_create(keel_unique_id* out_id) {
   return api_call([&]() -> Status {
     KEEL_REQUIRE(out_id)
     keel::HostServerAddress address;
-    KEEL_RETURN_IF_ERROR(keel::find_id_address(&address));
-    if (!address.ports.empty()) return keel::serve_hosts(address, out_id);
+    if (keel::is_id_for_hosts(&address)) return keel::serve_hosts(address, out_id);
     return keel::serve_rendezvous(&keel::Team::make_segment, out_id);
   });
 }

@@ -212,7 +212,7 @@ int run_worker(const std::vector<std::string>& arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(200);
   setenv("KEEL_HOST_ID", arguments[2].c_str(), 1);
-  setenv("KEEL_ADDRESS", "127.0.0.1", 1);
+  setenv("KEEL_INTERFACE", "127.0.0.1", 1);
   setenv("KEEL_SIM_DEVICES", "1", 1);
   Rank self;
   self.rank = static_cast<uint32_t>(std::stoul(arguments[0]));

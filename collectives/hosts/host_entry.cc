@@ -36,22 +36,18 @@ Status enter_hosts(const keel_unique_id& id, const HostMeeting* meeting, const P
   return made;
 }
 
-Status find_id_address(HostServerAddress* out_address) {
+bool is_id_for_hosts(HostServerAddress* out_address) {
   *out_address = {};
-  const char* const given = trusted_environment("KEEL_ADDRESS");
-  if (given != nullptr && *given != '\0') {
-    *out_address = {given, {0}};
-    return {};
-  }
-  keel_launch_info launch = {};
-  std::string name;
+  const char* const chosen = trusted_environment("KEEL_INTERFACE");
+  if (chosen != nullptr && *chosen != '\0') return true;
   // Without a launcher, or with a launcher that gives no address, ids are for this host.
-  if (!read_launcher(&launch, &name).ok()) return {};
+  auto launch = KEEL_STRUCT_INIT(keel_launch_info, KEEL_STRUCT_LAUNCH_INFO);
+  std::string name;
   HostServerAddress server;
-  if (!read_host_server(launch, &server).ok()) return {};
+  if (!read_launcher(&launch, &name).ok() || !read_host_server(launch, &server).ok()) return false;
   // Rank 0 is where the launcher's address is.
-  *out_address = {launch.rank == 0 ? server.host : std::string(), {0}};
-  return {};
+  if (launch.rank == 0) out_address->host = server.host;
+  return true;
 }
 
 }  // namespace keel

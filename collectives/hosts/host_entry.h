@@ -27,10 +27,9 @@ Status enter_hosts(const keel_unique_id& id, const HostMeeting* meeting, const P
                    uint32_t world, const HostAgreement& own, const Deadline& deadline,
                    std::unique_ptr<HostGroup>* out_group);
 
-// Where a unique id that this process creates is served for other hosts: at KEEL_ADDRESS (a name,
-// an address or an interface), else, under a launcher with ranks on several hosts, beside the
-// launcher's own address. |out_address->ports| is empty if the id is for this host alone.
-Status find_id_address(HostServerAddress* out_address);
+// Returns whether a unique id that this process creates is for other hosts too: KEEL_INTERFACE is
+// set, or a launcher has started ranks on several hosts. |*out_address|: where to serve such an id.
+bool is_id_for_hosts(HostServerAddress* out_address);
 
 }  // namespace keel
 
