@@ -14,6 +14,7 @@
 #include "cli/new_plugin.h"
 #include "cli/ops.h"
 #include "cli/perf.h"
+#include "cli/ping.h"
 #include "cli/run.h"
 #include "cli/topo.h"
 #ifdef KEEL_CLI_CONFORM
@@ -53,6 +54,7 @@ int run(int argc, char** argv) {
   keel::cli::add_new_plugin_command(app);
   keel::cli::add_ops_command(app);
   keel::cli::add_perf_command(app, &exit_code);
+  keel::cli::add_ping_command(app);
   keel::cli::add_run_command(app, &exit_code);
   keel::cli::add_topo_command(app);
 #ifdef KEEL_CLI_CONFORM

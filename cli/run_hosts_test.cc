@@ -76,6 +76,16 @@ TEST(RunHostsTest, PerfRunsAcrossHosts) {
   EXPECT_TRUE(contains(result.out, "\"lanes\": 2")) << result.out;
 }
 
+TEST(RunHostsTest, PingMeasuresEachPairOfHosts) {
+  const std::string program = std::string(std::getenv("KEEL_TEST_BIN")) + "/keel";
+  const Result result = keel(
+      run_on_hosts("a:2,b:1,c:1", {program, "ping", "--rounds", "5", "--size", "1", "--json"}));
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.error;
+  for (const char* part : {"\"verdict\"", "\"round_trip_us\"", "\"a\"", "\"b\"", "\"c\""}) {
+    EXPECT_TRUE(contains(result.out, part)) << result.out;
+  }
+}
+
 TEST(RunHostsTest, OptionsAreChecked) {
   EXPECT_NE(keel({"run", "--hosts", "a:0", "--", "true"}).exit_code, 0);
   EXPECT_NE(keel({"run", "--hosts", "a", "-n", "2", "--", "true"}).exit_code, 0);

@@ -49,6 +49,7 @@ struct Rank {
   keel_device device = {};
   keel_comm comm = {};
   keel_stream stream = {};
+  int64_t timeout_ns = 0;  // of the operations; 0: the default
 };
 
 keel_comm_options make_options(bool staged) {
@@ -163,6 +164,7 @@ std::string places(const Rank& self) {
 std::string until_failure(const Rank& self) {
   void* data = nullptr;
   constexpr uint64_t kCount = 100'000;
+  if (keel_comm_timeout_set(self.comm, self.timeout_ns) != KEEL_OK) return keel_last_error();
   if (keel_alloc(self.device, KEEL_MEMORY_DEVICE, kCount * 4, &data) != KEEL_OK) {
     return keel_last_error();
   }
@@ -207,7 +209,8 @@ std::string abort_it(const Rank& self) {
   return "";
 }
 
-// Arguments: rank, world, host, backends, "staged" or "alias", program, seconds to the deadline.
+// Arguments: rank, world, host, backends, "staged" or "alias", program, seconds to the deadline of
+// an operation.
 int run_worker(const std::vector<std::string>& arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(200);
@@ -219,7 +222,8 @@ int run_worker(const std::vector<std::string>& arguments) {
   self.world = static_cast<uint32_t>(std::stoul(arguments[1]));
   self.staged = arguments[4] == "staged";
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
-  init.default_timeout_ns = std::stol(arguments[6]) * kSecond;
+  init.default_timeout_ns = 100 * kSecond;
+  self.timeout_ns = std::stol(arguments[6]) * kSecond;
   init.backends = arguments[3].c_str();
   if (keel_init(&init) != KEEL_OK) return 2;
   const std::map<std::string, std::function<std::string(const Rank&)>> programs = {
@@ -261,7 +265,7 @@ int run_worker(const std::vector<std::string>& arguments) {
 class Job {
  public:
   Job(const std::string& hosts, const std::string& program, const std::string& backends = "cpu",
-      bool staged = false, int seconds = 100) {
+      bool staged = false, int seconds = 0) {
     for (size_t rank = 0; rank < hosts.size(); ++rank) {
       ranks_.emplace_back(
           "rank", std::vector<std::string>{
@@ -353,7 +357,7 @@ TEST(HostFailureTest, KilledRankIsNamedToAll) {
 }
 
 TEST(HostFailureTest, StoppedRankIsNamedAtTheDeadline) {
-  Job job("abc", "until_failure", "cpu", /*staged=*/false, /*seconds=*/5);
+  Job job("abc", "until_failure", "cpu", /*staged=*/false, /*seconds=*/8);
   for (size_t rank = 0; rank < 3; ++rank) ASSERT_EQ(job[rank].read_line(), "running");
   ASSERT_EQ(::kill(job[2].pid(), SIGSTOP), 0);
   for (size_t rank = 0; rank < 2; ++rank) {

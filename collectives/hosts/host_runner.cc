@@ -156,6 +156,8 @@ Status HostRunner::find_cause(const Status& status) {
   if (context_.segment().failed()) return context_.segment().failure_status();
   uint32_t peer = 0;
   const Status wire = group_->wires().failure(&peer);
+  const Status verdict = group_->job().session().failure();
+  if (!verdict.ok()) return verdict;
   if (!wire.ok()) {
     // The end of another rank is often the cause: the job's server knows.
     return group_->job().session().report(peer, wire);
