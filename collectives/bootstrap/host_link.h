@@ -60,7 +60,7 @@ class HostLink final : public HostSession {
   std::set<uint32_t> failed_;
   std::set<uint32_t> left_;
   bool has_left_ = false;
-  bool has_server_ = true;  // the connection is open
+  bool has_server_ = true;               // the connection is open
   std::recursive_mutex callback_mutex_;  // held while |on_failure_| runs; before |mutex_|
   std::function<void(const Status&)> on_failure_;
 };
