@@ -44,9 +44,12 @@ void HostListener::close() {
   {
     std::lock_guard lock(mutex_);
     is_closed_ = true;
+  }
+  ServiceThread::get().remove(id_);  // from here on nobody is let in
+  {
+    std::lock_guard lock(mutex_);
     strangers.swap(strangers_);
   }
-  ServiceThread::get().remove(id_);
   for (auto& [number, stranger] : strangers) stranger->channel->close();
 }
 

@@ -55,11 +55,12 @@ void HostServer::on_message(uint64_t number, ByteView message) {
   }
   if (!is_complete_) {  // the rank has reached its deadline
     const uint32_t rank = connection.rank;
+    const Status answer = parse_question(message).ok()
+                              ? failure(KEEL_TIMED_OUT, "{}", absent_ranks())
+                              : failure(KEEL_DATA_LOSS, "rank {} sent an unknown message", rank);
     seats_.erase(rank);
     arrived_.erase(rank);
-    refuse(number, parse_question(message).ok()
-                       ? failure(KEEL_TIMED_OUT, "{}", absent_ranks())
-                       : failure(KEEL_DATA_LOSS, "rank {} sent an unknown message", rank));
+    refuse(number, answer);
     return;
   }
   Notice notice;
@@ -201,14 +202,11 @@ void HostServer::on_notice(uint64_t number, const Connection& connection, const 
            Deadline::after(kGraceNs)});
       connection.channel->set_deadline(Deadline::after(kGraceNs));
       return;
-    case Notice::Kind::kLeft: {
+    case Notice::Kind::kLeft:
       gone_[rank] = true;
-      const std::shared_ptr<TcpChannel> channel = connection.channel;
-      forget(number);
       tell({Notice::Kind::kLeft, rank, {}});
-      channel->close();  // the rank waits for that
+      forget(number);  // the rank waits until its connection is closed
       return;
-    }
     case Notice::Kind::kAlive:
     case Notice::Kind::kFailed:
       return;
@@ -267,7 +265,11 @@ void HostServer::stop_listening_if_all_know() {
 }
 
 void HostServer::forget(uint64_t number) {
-  connections_.erase(number);
+  const auto found = connections_.find(number);
+  if (found == connections_.end()) return;
+  const std::shared_ptr<TcpChannel> channel = found->second.channel;
+  connections_.erase(found);
+  channel->close();
 }
 
 std::string HostServer::absent_ranks() const {
