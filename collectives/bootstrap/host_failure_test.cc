@@ -41,7 +41,7 @@ int rank_process(const std::vector<std::string>& arguments) {
   setenv("KEEL_HOST_ID", arguments[3].c_str(), 1);
   keel_unique_id id = id_of(arguments[0]);
   if (arguments[0].empty()) {
-    const Status served = serve_hosts({"127.0.0.1", {0}}, &id);
+    const Status served = serve_hosts({"", {0}}, &id);  // 127.0.0.1, or KEEL_INTERFACE
     say(served.ok() ? id.text : served.text());
   }
   auto rank = static_cast<uint32_t>(std::stoul(arguments[1]));
