@@ -46,6 +46,11 @@ void read_messages(keel::ByteView bytes) {
   }
   keel::Notice notice;
   if (keel::parse_notice(bytes, &notice).ok()) expect_same(keel::write_notice(notice), bytes);
+  keel::Regroup regroup;
+  if (keel::parse_regroup(bytes, &regroup).ok()) {
+    if (regroup.rank >= regroup.world) __builtin_trap();
+    expect_same(keel::write_regroup(regroup), bytes);
+  }
   size_t size = 0;
   if (bytes.size() >= keel::kMessageHeader &&
       keel::message_size(bytes.first(keel::kMessageHeader), keel::kMaxStrangerBytes, &size).ok() &&

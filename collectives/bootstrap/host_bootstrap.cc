@@ -82,6 +82,10 @@ std::string HostTable::local_name(uint32_t rank) const {
   return fmt::format("hosts:{}:{}:{}", job.hex(), epoch, ranks.at(rank).host);
 }
 
+Status HostSession::regroup(const Deadline&, keel_unique_id*, uint32_t*, uint32_t*) {
+  return {KEEL_UNSUPPORTED, "this session cannot go on without ranks that failed"};
+}
+
 bool is_host_id(const keel_unique_id& id) {
   TcpId parsed;
   return TcpId::parse(id, &parsed).ok();

@@ -120,6 +120,15 @@ class HostSession {
   // callback; it no longer runs after the return.
   virtual void set_on_failure(std::function<void(const Status&)> on_failure) = 0;
 
+  // The ranks that have neither failed nor left agree on a new job without the others: each calls,
+  // and gets the id of its rendezvous, its rank there and the number of ranks; the order of the
+  // ranks stays. The caller then joins with the new rank, and ends this session afterwards. If one
+  // more rank fails meanwhile, join() returns KEEL_RANK_FAILED, and all call again.
+  // KEEL_UNAVAILABLE when the process that serves has ended; KEEL_TIMED_OUT when a rank that is
+  // left does not call.
+  virtual Status regroup(const Deadline& deadline, keel_unique_id* out_id, uint32_t* out_rank,
+                         uint32_t* out_world);
+
   // Ends this rank's part in the job: its closed connections are no failure to the others. After an
   // orderly end only.
   virtual void leave() = 0;

@@ -41,11 +41,11 @@ int rank_process(const std::vector<std::string>& arguments) {
   setenv("KEEL_HOST_ID", arguments[3].c_str(), 1);
   keel_unique_id id = id_of(arguments[0]);
   if (arguments[0].empty()) {
-    const Status served = serve_hosts({"127.0.0.1", {0}}, &id);
+    const Status served = serve_hosts({"", {0}}, &id);  // 127.0.0.1, or KEEL_INTERFACE
     say(served.ok() ? id.text : served.text());
   }
-  const auto rank = static_cast<uint32_t>(std::stoul(arguments[1]));
-  const auto world = static_cast<uint32_t>(std::stoul(arguments[2]));
+  auto rank = static_cast<uint32_t>(std::stoul(arguments[1]));
+  auto world = static_cast<uint32_t>(std::stoul(arguments[2]));
   PeerInfo self;
   self.rank = rank;
   self.pid = getpid();
@@ -58,8 +58,6 @@ int rank_process(const std::vector<std::string>& arguments) {
   if (!joined.ok()) return 1;
   std::unique_ptr<WireSet> wires;
   if (!session->open_wires(0, &wires).ok()) return 1;
-  const uint32_t next = (rank + 1) % world;
-  const uint32_t before = (rank + world - 1) % world;
   const auto run = [&](std::vector<WireRequest*> requests) {
     const Deadline deadline = Deadline::after(kTestTimeoutNs);
     for (const WireRequest* each : requests) {
@@ -69,6 +67,8 @@ int rank_process(const std::vector<std::string>& arguments) {
     }
   };
   for (std::string command = hear(); !command.empty(); command = hear()) {
+    const uint32_t next = (rank + 1) % world;
+    const uint32_t before = (rank + world - 1) % world;
     WireRequest send;
     WireRequest receive;
     uint32_t out = rank;
@@ -87,6 +87,25 @@ int rank_process(const std::vector<std::string>& arguments) {
       const Status failed = wires->failure(&peer);
       say(peer == UINT32_MAX ? wait_for_failure(*session).text()
                              : session->report(peer, failed).text());
+    } else if (command == "regroup") {
+      // Until no further rank fails on the way.
+      Status status;
+      do {
+        std::unique_ptr<HostSession> next_session;
+        status = session->regroup(Deadline::after(kTestTimeoutNs), &id, &self.rank, &world);
+        if (status.ok()) {
+          status = HostSession::join(id, self, world, "", Deadline::after(kTestTimeoutNs),
+                                     &next_session);
+        }
+        if (status.ok()) {
+          wires.reset();
+          session = std::move(next_session);
+          rank = self.rank;
+          status = session->open_wires(0, &wires);
+        }
+      } while (status.code() == KEEL_RANK_FAILED);
+      say(status.ok() ? fmt::format("rank {} of {}, epoch {}", rank, world, session->table().epoch)
+                      : status.text());
     } else if (command == "await") {
       say(wait_for_failure(*session).text());
     } else if (command == "abort") {
@@ -180,6 +199,31 @@ TEST_F(HostFailureTest, StoppedRankIsNotAccused) {
   for (auto& each : ranks_) each->write_line("ring");
   EXPECT_EQ(ranks_[0]->read_line(), "from 1");
   EXPECT_EQ(ranks_[1]->read_line(), "from 0");
+}
+
+TEST_F(HostFailureTest, RanksThatAreLeftMeetAgainAndGoOn) {
+  start({"a", "b", "c", "b"}, "3");
+  ranks_[1]->kill();
+  expect_all_tell("await", 1, {"rank 1"});
+  for (size_t rank : {0, 2, 3}) ranks_[rank]->write_line("regroup");
+  EXPECT_EQ(ranks_[0]->read_line(), "rank 0 of 3, epoch 2");
+  EXPECT_EQ(ranks_[2]->read_line(), "rank 1 of 3, epoch 2");
+  EXPECT_EQ(ranks_[3]->read_line(), "rank 2 of 3, epoch 2");
+  for (size_t rank : {0, 2, 3}) ranks_[rank]->write_line("ring");
+  EXPECT_EQ(ranks_[0]->read_line(), "from 2");
+  EXPECT_EQ(ranks_[2]->read_line(), "from 0");
+  EXPECT_EQ(ranks_[3]->read_line(), "from 1");
+}
+
+// One of them ends before, while or after the others ask to go on.
+TEST_F(HostFailureTest, OneMoreRankMayEndWhileTheOthersRegroup) {
+  start({"a", "b", "c", "d"}, "4");
+  ranks_[1]->kill();
+  expect_all_tell("await", 1, {"rank 1"});
+  for (size_t rank : {0, 2}) ranks_[rank]->write_line("regroup");
+  ranks_[3]->kill();
+  EXPECT_EQ(ranks_[0]->read_line(), "rank 0 of 2, epoch 2");
+  EXPECT_EQ(ranks_[2]->read_line(), "rank 1 of 2, epoch 2");
 }
 
 // The process that serves may end once its ranks have left; the others still see who fails.

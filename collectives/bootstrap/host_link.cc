@@ -57,6 +57,13 @@ Status HostLink::open_wires(uint64_t context, std::unique_ptr<WireSet>* out_wire
 }
 
 void HostLink::on_message(ByteView message) {
+  Regroup regroup;
+  if (parse_regroup(message, &regroup).ok()) {
+    std::lock_guard lock(mutex_);
+    regroup_ = regroup;
+    judged_.notify_all();
+    return;
+  }
   Notice notice;
   const Status parsed = parse_notice(message, &notice);
   if (!parsed.ok()) {
@@ -79,6 +86,12 @@ void HostLink::on_message(ByteView message) {
     case Notice::Kind::kLeft: {
       std::lock_guard lock(mutex_);
       left_.insert(notice.rank);
+      return;
+    }
+    case Notice::Kind::kRegroup: {
+      std::lock_guard lock(mutex_);
+      regroup_failure_ = notice.status;
+      judged_.notify_all();
       return;
     }
     case Notice::Kind::kAlive:
@@ -171,6 +184,29 @@ void HostLink::set_on_failure(std::function<void(const Status&)> on_failure) {
     return;
   }
   on_failure_ = std::move(on_failure);
+}
+
+Status HostLink::regroup(const Deadline& deadline, keel_unique_id* out_id, uint32_t* out_rank,
+                         uint32_t* out_world) {
+  std::unique_lock lock(mutex_);
+  regroup_.reset();
+  regroup_failure_ = Status();
+  channel_->send(write_notice({Notice::Kind::kRegroup, rank_, {}}));
+  deadline.wait(judged_, lock,
+                [this] { return regroup_ || !regroup_failure_.ok() || !has_server_; });
+  if (!regroup_failure_.ok()) return regroup_failure_;
+  if (regroup_) {
+    *out_id = {};
+    regroup_->id.copy(out_id->text, sizeof(out_id->text) - 1);
+    *out_rank = regroup_->rank;
+    *out_world = regroup_->world;
+    return {};
+  }
+  if (!has_server_) {
+    return {KEEL_UNAVAILABLE,
+            "the process that serves the job has ended: the ranks that are left cannot agree"};
+  }
+  return {KEEL_TIMED_OUT, "a rank that is left has not asked to go on"};
 }
 
 void HostLink::leave() {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -38,6 +39,8 @@ class HostLink final : public HostSession {
   Status failure() const override;
   std::vector<uint32_t> failed_ranks() const override;
   void set_on_failure(std::function<void(const Status&)> on_failure) override;
+  Status regroup(const Deadline& deadline, keel_unique_id* out_id, uint32_t* out_rank,
+                 uint32_t* out_world) override;
   void leave() override;
 
  private:
@@ -59,8 +62,10 @@ class HostLink final : public HostSession {
   Status verdict_;
   std::set<uint32_t> failed_;
   std::set<uint32_t> left_;
+  Status regroup_failure_;
+  std::optional<Regroup> regroup_;  // the server's answer
   bool has_left_ = false;
-  bool has_server_ = true;  // the connection is open
+  bool has_server_ = true;               // the connection is open
   std::recursive_mutex callback_mutex_;  // held while |on_failure_| runs; before |mutex_|
   std::function<void(const Status&)> on_failure_;
 };

@@ -23,9 +23,10 @@ bool is_shortage(int error) {
 }  // namespace
 
 Status HostListener::open(FileDescriptor socket, HostSecret secret, HandshakeAcceptor::Admit admit,
-                          OnPeer on_peer, std::shared_ptr<HostListener>* out_listener) {
+                          OnPeer on_peer, std::shared_ptr<HostListener>* out_listener,
+                          size_t most) {
   auto listener =
-      std::make_shared<HostListener>(std::move(secret), std::move(admit), std::move(on_peer));
+      std::make_shared<HostListener>(std::move(secret), std::move(admit), std::move(on_peer), most);
   const int number = socket.get();
   const std::weak_ptr<HostListener> weak = listener;
   KEEL_RETURN_IF_ERROR(ServiceThread::get().add(
@@ -43,9 +44,12 @@ void HostListener::close() {
   {
     std::lock_guard lock(mutex_);
     is_closed_ = true;
+  }
+  ServiceThread::get().remove(id_);  // from here on nobody is let in
+  {
+    std::lock_guard lock(mutex_);
     strangers.swap(strangers_);
   }
-  ServiceThread::get().remove(id_);
   for (auto& [number, stranger] : strangers) stranger->channel->close();
 }
 
@@ -104,7 +108,7 @@ void HostListener::let_in(FileDescriptor socket) {
   {
     std::lock_guard lock(mutex_);
     strangers_.emplace(number, stranger);
-    is_full = strangers_.size() > kMaxStrangers;
+    is_full = strangers_.size() > most_;
   }
   if (is_full) drop_oldest();
 }

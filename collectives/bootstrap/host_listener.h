@@ -19,7 +19,7 @@ namespace keel {
 
 // Answers the handshake of each process that connects. A process that does not finish it within
 // kHandshakeNs, sends more than kMaxStrangerBytes in a message or something else is closed. Of more
-// than kMaxStrangers unfinished handshakes the oldest is closed: a flood takes neither all
+// than |most| unfinished handshakes the oldest is closed: a flood takes neither all
 // descriptors nor the place of a peer whose handshake takes a few round trips. Thread-safe.
 class HostListener : public std::enable_shared_from_this<HostListener> {
  public:
@@ -28,14 +28,19 @@ class HostListener : public std::enable_shared_from_this<HostListener> {
   using OnPeer = std::function<void(const Opening& opening, FileDescriptor socket)>;
   // |socket|: of listen_tcp().
   static Status open(FileDescriptor socket, HostSecret secret, HandshakeAcceptor::Admit admit,
-                     OnPeer on_peer, std::shared_ptr<HostListener>* out_listener);
-  HostListener(HostSecret secret, HandshakeAcceptor::Admit admit, OnPeer on_peer)
-      : secret_(std::move(secret)), admit_(std::move(admit)), on_peer_(std::move(on_peer)) {}
+                     OnPeer on_peer, std::shared_ptr<HostListener>* out_listener,
+                     size_t most = kMaxStrangers);
+  HostListener(HostSecret secret, HandshakeAcceptor::Admit admit, OnPeer on_peer, size_t most)
+      : secret_(std::move(secret)),
+        admit_(std::move(admit)),
+        on_peer_(std::move(on_peer)),
+        most_(most) {}
 
   // No callback runs after the return, except when the caller is one. The owner must call it.
   void close();
 
-  static constexpr size_t kMaxStrangers = 256;
+  // The ranks of a large job come at once, so the limit is above theirs.
+  static constexpr size_t kMaxStrangers = 4096;
 
  private:
   struct Stranger {
@@ -52,6 +57,7 @@ class HostListener : public std::enable_shared_from_this<HostListener> {
   const HostSecret secret_;
   const HandshakeAcceptor::Admit admit_;
   const OnPeer on_peer_;
+  const size_t most_;
   uint64_t id_ = 0;
   std::mutex mutex_;
   bool is_closed_ = false;

@@ -182,12 +182,33 @@ Status parse_notice(ByteView bytes, Notice* out_notice) {
   notice.status = reader.take_status(kMaxAnswerText);
   KEEL_RETURN_IF_ERROR(reader.finish());
   if (kind < static_cast<uint8_t>(Notice::Kind::kAlive) ||
-      kind > static_cast<uint8_t>(Notice::Kind::kLeft)) {
+      kind > static_cast<uint8_t>(Notice::Kind::kRegroup)) {
     reader.fail(fmt::format("a notice of kind {}", kind));
   }
   KEEL_RETURN_IF_ERROR(reader.finish());
   notice.kind = static_cast<Notice::Kind>(kind);
   *out_notice = std::move(notice);
+  return {};
+}
+
+Bytes write_regroup(const Regroup& regroup) {
+  MessageWriter writer(MessageKind::kRegroup);
+  writer.put(std::string_view(regroup.id));
+  writer.put(regroup.rank);
+  writer.put(regroup.world);
+  return writer.finish();
+}
+
+Status parse_regroup(ByteView bytes, Regroup* out_regroup) {
+  MessageReader reader(bytes, MessageKind::kRegroup);
+  Regroup regroup;
+  regroup.id = reader.take_text(sizeof(keel_unique_id::text) - 1, "the id");
+  regroup.rank = reader.take<uint32_t>();
+  regroup.world = reader.take<uint32_t>();
+  KEEL_RETURN_IF_ERROR(reader.finish());
+  check_world(reader, regroup.rank, regroup.world);
+  KEEL_RETURN_IF_ERROR(reader.finish());
+  *out_regroup = std::move(regroup);
   return {};
 }
 

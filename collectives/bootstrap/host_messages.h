@@ -76,7 +76,8 @@ struct Notice {
     kAbort,      // to the server: |status| is to fail the job; from it: the job has failed
     kLost,       // to the server: the wire to |rank| failed with |status|
     kFailed,     // from the server: |rank| has failed with |status|
-    kLeft        // to the server: the sender leaves in order; from it: |rank| has left
+    kLeft,       // to the server: the sender leaves in order; from it: |rank| has left
+    kRegroup     // to the server: the sender wants to go on with the ranks that are left
   };
   Kind kind = Kind::kAlive;
   uint32_t rank = 0;
@@ -85,6 +86,15 @@ struct Notice {
 Bytes write_notice(const Notice& notice);
 Status parse_notice(ByteView bytes, Notice* out_notice);
 inline constexpr size_t kMaxNoticeBytes = 1024;
+
+// From the server: the rendezvous of the ranks that are left, and the receiver's place there.
+struct Regroup {
+  std::string id;
+  uint32_t rank = 0;
+  uint32_t world = 0;
+};
+Bytes write_regroup(const Regroup& regroup);
+Status parse_regroup(ByteView bytes, Regroup* out_regroup);
 
 }  // namespace keel
 

@@ -82,6 +82,13 @@ std::vector<Example> examples() {
          *again = write_notice(each);
          return status;
        }},
+      {write_regroup({"keel-1:tcp:127.0.0.1:1:00", 1, 2}),
+       [](ByteView bytes, Bytes* again) {
+         Regroup each;
+         const Status status = parse_regroup(bytes, &each);
+         *again = write_regroup(each);
+         return status;
+       }},
   };
 }
 

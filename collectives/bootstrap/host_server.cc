@@ -6,16 +6,19 @@
 
 #include "collectives/bootstrap/mem_handle_server.h"
 #include "collectives/bootstrap/rank_list.h"
-#include "collectives/bootstrap/tcp_socket.h"
+#include "collectives/bootstrap/tcp_id.h"
 #include "core/log.h"
 
 namespace keel {
 
 Status HostServer::start(FileDescriptor socket, HostSecret secret, const ProcessToken& job,
-                         std::string name) {
-  auto server = std::make_shared<HostServer>(job, std::move(name));
+                         std::string name, uint64_t epoch,
+                         std::shared_ptr<HostServer>* out_server) {
+  auto server = std::make_shared<HostServer>(secret, job, std::move(name));
   KEEL_RETURN_IF_ERROR(random_bytes(&server->table_.job.bytes));
-  server->table_.epoch = 1;
+  KEEL_RETURN_IF_ERROR(own_address(socket.get(), &server->address_));
+  server->table_.epoch = epoch;
+  if (out_server != nullptr) *out_server = server;
   const auto admit = [job](const Opening& opening) -> Status {
     if (opening.purpose == Opening::Purpose::kServer && opening.job == job) return {};
     return failure(KEEL_NOT_FOUND, "another job's server listens here");
@@ -55,11 +58,12 @@ void HostServer::on_message(uint64_t number, ByteView message) {
   }
   if (!is_complete_) {  // the rank has reached its deadline
     const uint32_t rank = connection.rank;
+    const Status answer = parse_question(message).ok()
+                              ? failure(KEEL_TIMED_OUT, "{}", absent_ranks())
+                              : failure(KEEL_DATA_LOSS, "rank {} sent an unknown message", rank);
     seats_.erase(rank);
     arrived_.erase(rank);
-    refuse(number, parse_question(message).ok()
-                       ? failure(KEEL_TIMED_OUT, "{}", absent_ranks())
-                       : failure(KEEL_DATA_LOSS, "rank {} sent an unknown message", rank));
+    refuse(number, answer);
     return;
   }
   Notice notice;
@@ -155,6 +159,7 @@ void HostServer::on_end(uint64_t number, const Status& why) {
     if (!gone_[rank]) {
       fail_rank(rank, failure(KEEL_RANK_FAILED, "{} has failed: its link to the server: {}",
                               table_.ranks[rank].name(), why.text()));
+      regroup_if_all_asked();
     }
     return;
   }
@@ -201,14 +206,16 @@ void HostServer::on_notice(uint64_t number, const Connection& connection, const 
            Deadline::after(kGraceNs)});
       connection.channel->set_deadline(Deadline::after(kGraceNs));
       return;
-    case Notice::Kind::kLeft: {
+    case Notice::Kind::kLeft:
       gone_[rank] = true;
-      const std::shared_ptr<TcpChannel> channel = connection.channel;
-      forget(number);
       tell({Notice::Kind::kLeft, rank, {}});
-      channel->close();  // the rank waits for that
+      forget(number);  // the rank waits until its connection is closed
+      regroup_if_all_asked();
       return;
-    }
+    case Notice::Kind::kRegroup:
+      asked_.insert(rank);
+      regroup_if_all_asked();
+      return;
     case Notice::Kind::kAlive:
     case Notice::Kind::kFailed:
       return;
@@ -230,7 +237,44 @@ void HostServer::judge_reports() {
 void HostServer::fail_rank(uint32_t rank, const Status& why) {
   gone_[rank] = true;
   is_judged_ = true;
+  asked_.erase(rank);
   tell({Notice::Kind::kFailed, rank, why});
+  // The ranks that are left may be meeting again, with this one.
+  const std::shared_ptr<HostServer> next = next_server_.lock();
+  if (next && !next->is_complete_ && next->failure_.ok()) next->fail_rendezvous(why);
+}
+
+void HostServer::regroup_if_all_asked() {
+  if (asked_.empty()) return;
+  for (uint32_t rank = 0; rank < world_; ++rank) {
+    if (!gone_[rank] && !asked_.contains(rank)) return;
+  }
+  const std::set<uint32_t> members = std::exchange(asked_, {});
+  keel_unique_id id = {};
+  const Status started = start_next(&id);
+  Regroup regroup = {id.text, 0, static_cast<uint32_t>(members.size())};
+  for (const uint32_t rank : members) {
+    const auto found = connections_.find(seats_[rank]);
+    if (found == connections_.end()) continue;
+    found->second.channel->send(started.ok()
+                                    ? write_regroup(regroup)
+                                    : write_notice({Notice::Kind::kRegroup, rank, started}));
+    ++regroup.rank;
+  }
+}
+
+Status HostServer::start_next(keel_unique_id* out_id) {
+  ProcessToken job;
+  FileDescriptor socket;
+  TcpAddress bound = address_;
+  bound.set_port(0);
+  KEEL_RETURN_IF_ERROR(random_bytes(&job.bytes));
+  KEEL_RETURN_IF_ERROR(listen_tcp(bound, &socket, &bound));
+  std::shared_ptr<HostServer> next;
+  KEEL_RETURN_IF_ERROR(start(std::move(socket), secret_, job, name_, table_.epoch + 1, &next));
+  next_server_ = next;
+  *out_id = TcpId{bound.host(), bound.port(), job}.id();
+  return {};
 }
 
 void HostServer::tell(const Notice& notice) {
@@ -267,7 +311,11 @@ void HostServer::stop_listening_if_all_know() {
 }
 
 void HostServer::forget(uint64_t number) {
-  connections_.erase(number);
+  const auto found = connections_.find(number);
+  if (found == connections_.end()) return;
+  const std::shared_ptr<TcpChannel> channel = found->second.channel;
+  connections_.erase(found);
+  channel->close();
 }
 
 std::string HostServer::absent_ranks() const {

@@ -14,6 +14,7 @@
 #include "collectives/bootstrap/host_messages.h"
 #include "collectives/bootstrap/host_secret.h"
 #include "collectives/bootstrap/tcp_channel.h"
+#include "collectives/bootstrap/tcp_socket.h"
 #include "core/deadline.h"
 #include "core/status.h"
 
@@ -23,6 +24,7 @@ namespace keel {
 // failed. A rank keeps its connection for the life of its communicator:
 //  - a connection that ends without the rank's leave is the rank's failure, told to all others;
 //  - an abort is told to all;
+//  - once all ranks that are left ask for it, another server lets them meet again (Regroup);
 //  - the report of a failed wire becomes the failure of the wire's peer unless within kGraceNs
 //    something better explains it: the peer's end or another rank's abort.
 // The first of these is the verdict, the same on every rank.
@@ -30,8 +32,10 @@ class HostServer : public std::enable_shared_from_this<HostServer> {
  public:
   // |socket|: of listen_tcp(). |job|: ranks that name another one are refused.
   static Status start(FileDescriptor socket, HostSecret secret, const ProcessToken& job,
-                      std::string name);
-  HostServer(const ProcessToken& job, std::string name) : job_(job), name_(std::move(name)) {}
+                      std::string name, uint64_t epoch = 1,
+                      std::shared_ptr<HostServer>* out_server = nullptr);
+  HostServer(HostSecret secret, const ProcessToken& job, std::string name)
+      : secret_(std::move(secret)), job_(job), name_(std::move(name)) {}
 
   static constexpr int64_t kGraceNs = 300'000'000;
   // Interval of notices that say nothing (Notice::Kind::kAlive), in both directions.
@@ -62,13 +66,18 @@ class HostServer : public std::enable_shared_from_this<HostServer> {
   void fail_rendezvous(const Status& why);
   void fail_rank(uint32_t rank, const Status& why);
   void judge_reports();
+  // Starts the rendezvous of the ranks that are left, once all of them have asked.
+  void regroup_if_all_asked();
+  Status start_next(keel_unique_id* out_id);
   void stop_listening_if_all_know();
   void tell(const Notice& notice);
   void forget(uint64_t number);
   std::string absent_ranks() const;
 
+  const HostSecret secret_;
   const ProcessToken job_;
   const std::string name_;
+  TcpAddress address_;
   std::shared_ptr<HostListener> listener_;
   uint64_t next_ = 1;
   uint32_t world_ = 0;  // 0 until the first rank arrives
@@ -83,6 +92,8 @@ class HostServer : public std::enable_shared_from_this<HostServer> {
   bool is_judged_ = false;
   std::map<uint32_t, bool> gone_;  // left or failed
   std::vector<Report> reports_;
+  std::set<uint32_t> asked_;               // to regroup
+  std::weak_ptr<HostServer> next_server_;  // the rendezvous of the ranks that were left
 };
 
 }  // namespace keel

@@ -34,7 +34,8 @@ enum class MessageKind : uint16_t {
   kProof,
   kHostHello,
   kHostTable,
-  kNotice
+  kNotice,
+  kRegroup
 };
 // Magic number, version, kind and size of the whole message.
 inline constexpr size_t kMessageHeader = 12;

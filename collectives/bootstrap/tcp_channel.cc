@@ -169,6 +169,7 @@ void TcpChannel::close_when_sent() {
   }
   constexpr int64_t kGraceNs = 1'000'000'000;
   closes_when_sent_ = true;
+  static_cast<void>(ServiceThread::get().set_events(id_, EPOLLOUT));
   ServiceThread::get().set_deadline(id_, Deadline::after(kGraceNs));
 }
 

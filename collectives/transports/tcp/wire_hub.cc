@@ -109,38 +109,47 @@ void WireHub::fail(const Status& why) {
 
 Status WireHub::connect(uint32_t peer, uint32_t lane, uint64_t context,
                         const std::atomic<bool>& cancelled, FileDescriptor* out_socket) {
-  const HostRank& other = table_.ranks.at(peer);
-  TcpAddress address;
-  KEEL_RETURN_IF_ERROR(TcpAddress::parse(other.address, &address));
+  constexpr std::chrono::milliseconds kPause(2);
   const Deadline deadline = Deadline::after(kHandshakeNs);
   while (true) {
-    TcpDialog dialog(&cancelled);
-    KEEL_RETURN_IF_ERROR(dialog.connect(address, silence_, deadline));
-    HandshakeInitiator handshake(secret_, {.purpose = Opening::Purpose::kWire,
-                                           .job = table_.job,
-                                           .epoch = table_.epoch,
-                                           .context = context,
-                                           .from = rank_,
-                                           .to = peer,
-                                           .lane = lane,
-                                           .address = other.address});
-    Bytes message;
-    KEEL_RETURN_IF_ERROR(handshake.open(&message));
-    KEEL_RETURN_IF_ERROR(dialog.send(message, deadline));
-    KEEL_RETURN_IF_ERROR(dialog.receive(kMaxStrangerBytes, deadline, &message));
-    Bytes proof;
-    Status status = handshake.on_challenge(message, &proof);
-    if (status.code() == KEEL_UNAVAILABLE && !deadline.passed()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      continue;
-    }
-    KEEL_RETURN_IF_ERROR(status);
-    KEEL_RETURN_IF_ERROR(dialog.send(proof, deadline));
-    KEEL_RETURN_IF_ERROR(dialog.receive(kMaxStrangerBytes, deadline, &message));
-    KEEL_RETURN_IF_ERROR(HandshakeInitiator::on_answer(message));
-    *out_socket = dialog.take();
-    return {};
+    bool may_pass = false;
+    const Status status = try_connect(table_.ranks.at(peer), lane, context, cancelled, deadline,
+                                      out_socket, &may_pass);
+    if (status.ok() || !may_pass || deadline.passed()) return status;
+    std::this_thread::sleep_for(kPause);
   }
+}
+
+Status WireHub::try_connect(const HostRank& other, uint32_t lane, uint64_t context,
+                            const std::atomic<bool>& cancelled, const Deadline& deadline,
+                            FileDescriptor* out_socket, bool* out_may_pass) {
+  TcpAddress address;
+  KEEL_RETURN_IF_ERROR(TcpAddress::parse(other.address, &address));
+  TcpDialog dialog(&cancelled);
+  const Status connected = dialog.connect(address, silence_, deadline);
+  if (connected.code() == KEEL_UNAVAILABLE) return {KEEL_RANK_FAILED, connected.text()};
+  KEEL_RETURN_IF_ERROR(connected);
+  HandshakeInitiator handshake(secret_, {.purpose = Opening::Purpose::kWire,
+                                         .job = table_.job,
+                                         .epoch = table_.epoch,
+                                         .context = context,
+                                         .from = rank_,
+                                         .to = other.peer.rank,
+                                         .lane = lane,
+                                         .address = other.address});
+  Bytes message;
+  Bytes proof;
+  KEEL_RETURN_IF_ERROR(handshake.open(&message));
+  Status status = dialog.send(message, deadline);
+  if (status.ok()) status = dialog.receive(kMaxStrangerBytes, deadline, &message);
+  if (status.ok()) status = handshake.on_challenge(message, &proof);
+  if (status.ok()) status = dialog.send(proof, deadline);
+  if (status.ok()) status = dialog.receive(kMaxStrangerBytes, deadline, &message);
+  if (status.ok()) status = HandshakeInitiator::on_answer(message);
+  if (status.ok()) *out_socket = dialog.take();
+  // The peer has no table yet, or a flood of strangers at its port took this connection's place.
+  *out_may_pass = status.code() == KEEL_UNAVAILABLE || status.code() == KEEL_RANK_FAILED;
+  return status;
 }
 
 }  // namespace keel

@@ -53,6 +53,10 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
  private:
   using Key = std::tuple<uint64_t, uint32_t, uint32_t>;  // context, peer, lane
 
+  // |*out_may_pass|: whether another attempt may succeed.
+  Status try_connect(const HostRank& other, uint32_t lane, uint64_t context,
+                     const std::atomic<bool>& cancelled, const Deadline& deadline,
+                     FileDescriptor* out_socket, bool* out_may_pass);
   Status admit(const Opening& opening);
   void on_peer(const Opening& opening, FileDescriptor socket);
 
