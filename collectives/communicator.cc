@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <keel/thread_start.hpp>
 #include <new>
-#include <numeric>
 
 #include "collectives/explain.h"
 #include "collectives/selection/agreement.h"
-#include "collectives/split.h"
 #include "core/observer.h"
 
 namespace keel {
@@ -60,16 +58,28 @@ uint32_t CommunicatorOptions::flags(const Device& device) const {
   return (urgent ? Team::kUrgent : 0u) | why << Team::kNativeShift;
 }
 
+HostAgreement CommunicatorOptions::agreement() const {
+  HostAgreement agreement;
+  agreement.chunk_bytes = chunk_bytes;
+  constexpr std::string_view kForced = "KEEL_ALGORITHM=";
+  if (table.name.rfind(kForced, 0) == 0) {
+    agreement.algorithm = find_algorithm(std::string_view(table.name).substr(kForced.size()));
+  }
+  return agreement;
+}
+
 Communicator::Communicator(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device,
-                           const CommunicatorOptions& options, const Selection& selection)
+                           const CommunicatorOptions& options, const Selection& selection,
+                           std::unique_ptr<HostGroup> hosts)
     : device_(std::move(device)),
       selection_(selection),
       table_name_(options.table.name),
       context_(std::move(team), rank, device_, options.forbid_alias),
       runner_(context_),
+      hosts_(hosts ? std::make_unique<HostRunner>(context_, runner_, selection_, std::move(hosts))
+                   : nullptr),
       forbid_alias_(options.forbid_alias),
-      recorder_(
-          FlightRecorder::create({context_.team().id(), rank, context_.world(), device_->name()})),
+      recorder_(FlightRecorder::create({id(), this->rank(), world(), device_->name()})),
       timeout_ns_(options.timeout_ns),
       spin_(context_.segment().oversubscribed()) {
   context_.reduce_scatter_chunks = selection_.reduce_scatter_chunks();
@@ -101,9 +111,9 @@ void Communicator::push_locked(Operation operation) {
 
 void Communicator::give_up(const Status& why) {
   try {
-    team().abort(why.with_prefix(team().name(rank()) + ": "));
+    abort(why.with_prefix(team().name(local_rank()) + ": "));
   } catch (const std::bad_alloc&) {
-    team().abort(Status::no_memory());
+    abort(Status::no_memory());
   }
 }
 
@@ -131,7 +141,7 @@ Status Communicator::begin_task(std::function<Status(RankContext&, WaitContext&)
     try {
       status = work(context, wait_context);
     } catch (const std::bad_alloc& error) {
-      status = tell_failure(team(), rank(), Status::no_memory(error));
+      status = tell_failure(team(), local_rank(), Status::no_memory(error));
     }
     std::lock_guard lock(mutex_);
     --undecided_;
@@ -155,7 +165,7 @@ Status Communicator::await(Task& task) {
   // communicator's thread while the calling thread is inside Keel.
   const auto slice = std::chrono::nanoseconds(Deadline::kSliceNs);
   while (!idle_.wait_for(lock, slice, [&] { return task.is_done; })) {
-    if (insiders::are_cut_off()) team().abort(insiders::cut_off());
+    if (insiders::are_cut_off()) abort(insiders::cut_off());
   }
   return task.result;
 }
@@ -173,17 +183,28 @@ Status check_chunk_bytes(uint64_t bytes) {
 Status Communicator::enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<Device>& device,
                            const CommunicatorOptions& options, const Deadline& deadline,
                            Ref<Communicator>* out_communicator,
-                           std::unique_ptr<NativeGroup> inherited) {
+                           std::unique_ptr<NativeGroup> inherited,
+                           std::unique_ptr<HostGroup> hosts) {
   // Outlives the abort: a destroyed communicator leaves the team, and the peers would report the
   // departure.
   Ref<Communicator> made;
   Status entered;
   try {
-    entered = enter_team(team, rank, device, options, deadline, std::move(inherited), &made);
+    entered =
+        enter_team(team, rank, device, options, deadline, std::move(inherited), &hosts, &made);
   } catch (const std::bad_alloc& error) {
     entered = Status::no_memory(error);
   }
-  if (!entered.ok()) return tell_failure(*team, rank, entered);
+  if (!entered.ok()) {
+    const Status told = tell_failure(*team, rank, entered);
+    const Status cause = team->segment().failure_status();
+    if (made) {
+      made->abort(cause);
+    } else if (hosts) {
+      hosts->abort(cause);
+    }
+    return told;
+  }
   *out_communicator = std::move(made);
   return {};
 }
@@ -191,6 +212,7 @@ Status Communicator::enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<
 Status Communicator::enter_team(const std::shared_ptr<Team>& team, uint32_t rank,
                                 const Ref<Device>& device, const CommunicatorOptions& options,
                                 const Deadline& deadline, std::unique_ptr<NativeGroup> inherited,
+                                std::unique_ptr<HostGroup>* hosts,
                                 Ref<Communicator>* out_communicator) {
   Selection selection;
   if (rank == 0) {
@@ -210,7 +232,8 @@ Status Communicator::enter_team(const std::shared_ptr<Team>& team, uint32_t rank
   KEEL_RETURN_IF_ERROR(met);
   KEEL_RETURN_IF_ERROR(check_chunk_bytes(team->segment().chunk_bytes()).with_prefix("rank 0: "));
   KEEL_RETURN_IF_ERROR(accept_selection(*team, rank, options.table, &selection));
-  *out_communicator = make_ref<Communicator>(team, rank, device, options, selection);
+  *out_communicator =
+      make_ref<Communicator>(team, rank, device, options, selection, std::move(*hosts));
   Communicator& communicator = **out_communicator;
   communicator.context_.step = 1;
   Task task;
@@ -237,51 +260,6 @@ Status Communicator::begin_islands(Task* out_task, std::unique_ptr<NativeGroup> 
   }
 }
 
-namespace {
-
-// Prefix for a failure with rank numbers of |rank|'s part: names the ranks in the parent.
-std::string name_part(const std::vector<Part>& parts, uint32_t rank) {
-  for (const Part& part : parts) {
-    if (std::find(part.ranks.begin(), part.ranks.end(), rank) == part.ranks.end()) continue;
-    std::vector<uint32_t> own(part.ranks.size());
-    std::iota(own.begin(), own.end(), 0u);
-    if (part.ranks == own) return "the new communicator: ";
-    constexpr size_t kMostListed = 16;
-    const size_t listed = std::min(part.ranks.size(), kMostListed);
-    return fmt::format("the new communicator, whose ranks from 0 on are {}{} of the one split: ",
-                       fmt::join(part.ranks.data(), part.ranks.data() + listed, ", "),
-                       listed < part.ranks.size() ? ", ..." : "");
-  }
-  return {};
-}
-
-}  // namespace
-
-Status Communicator::split(int32_t color, int32_t key, const CommunicatorOptions& options,
-                           Ref<Communicator>* out_part) {
-  std::shared_ptr<Team> part;
-  uint32_t part_rank = 0;
-  std::unique_ptr<NativeGroup> island;
-  std::vector<Part> parts;
-  const auto work = [&](RankContext& context, WaitContext& wait_context) {
-    Status status = split_team(context, color, key, options.flags(*device_), wait_context, &part,
-                               &part_rank, &parts);
-    if (parts.empty() || !islands_) return status;
-    return islands_->split(device_, parts, status, options.timeout_ns, wait_context, &island);
-  };
-  Task task;
-  try {
-    KEEL_RETURN_IF_ERROR(begin_task(work, &task));
-  } catch (const std::bad_alloc& error) {  // or no thread; nothing was called yet
-    return refuse_split(Status::no_memory(error));
-  }
-  KEEL_RETURN_IF_ERROR(await(task));
-  if (!part) return {};
-  const Status entered = enter(std::move(part), part_rank, device_, options,
-                               insiders::deadline(options.timeout_ns), out_part, std::move(island));
-  return entered.ok() ? entered : entered.with_prefix(name_part(parts, rank()));
-}
-
 // ---- the thread -----------------------------------------------------------------
 
 void Communicator::run_next(std::unique_lock<std::mutex>& lock, Operation* scratch) {
@@ -293,11 +271,11 @@ void Communicator::run_next(std::unique_lock<std::mutex>& lock, Operation* scrat
   context_.call = scratch->call;
   if (scratch->task) {
     // In a task, peers may wait for more than the rank's descriptors.
-    team().segment().set_busy(rank(), true);
+    team().segment().set_busy(local_rank(), true);
     WaitContext wait_context(scratch->timeout_ns, cancelled_);
     scratch->task(context_, wait_context);
     scratch->task = {};
-    team().segment().set_busy(rank(), false);
+    team().segment().set_busy(local_rank(), false);
   } else {
     const Status status = guarded([&] { return run(*scratch); });
     FlightRecorder::finish(scratch->entry, status.code());
@@ -366,6 +344,9 @@ Status Communicator::run(Operation& operation) {
   const HostSpan span(collective_name(operation.request.collective));
   WaitContext wait_context(operation.timeout_ns, cancelled_);
   if (!operation.refused.ok()) {
+    if (hosts_) {
+      return hosts_->run(operation.request, operation.refused, operation.entry, wait_context);
+    }
     return runner_.refuse(operation.request, operation.refused, operation.entry, wait_context);
   }
   Status ready;
@@ -377,9 +358,9 @@ Status Communicator::run(Operation& operation) {
   if (ready.ok() && operation.ready) {
     ControlSegment& segment = team().segment();
     const auto is_given_up = [&] { return segment.failed(); };
-    segment.set_held(rank(), told_print(operation.request));
+    segment.set_held(local_rank(), told_print(operation.request));
     ready = wait_context.wait(operation.ready, is_given_up);
-    segment.clear_held(rank());
+    segment.clear_held(local_rank());
     // The device's text would describe a wait unknown to the user.
     if (ready.code() == KEEL_TIMED_OUT) {
       ready = failure(KEEL_TIMED_OUT, "what is before it on its stream was not over in time");
@@ -387,6 +368,7 @@ Status Communicator::run(Operation& operation) {
     if (team().segment().failed()) return team().segment().failure_status();
   }
   const KeptScope kept(context_, operation.allocations);
+  if (hosts_) return hosts_->run(operation.request, ready, operation.entry, wait_context);
   return runner_.run(operation.request, ready, operation.entry, wait_context, operation.posted,
                      operation.sides);
 }
@@ -428,7 +410,7 @@ Status Communicator::close(const Deadline& deadline) {
   }
   // Operations of the peers without a call of this rank can never complete.
   cancelled_.store(true, std::memory_order_relaxed);
-  team().leave(rank());
+  team().leave(local_rank());
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
   return finished;
@@ -459,6 +441,11 @@ Communicator::Stats Communicator::stats() const {
   stats.staged = context_.traffic();
   stats.in_place = context_.in_place();
   stats.preempted = context_.preempted();
+  if (hosts_) {
+    const HostRunner::Stats between = hosts_->stats();
+    stats.staged.to_host += between.staged.to_host;
+    stats.staged.to_device += between.staged.to_device;
+  }
   if (!islands_) return stats;
   stats.staged.to_host += islands_->staged().to_host;
   stats.staged.to_device += islands_->staged().to_device;
@@ -474,9 +461,10 @@ std::string Communicator::explain_islands() {
 }
 
 std::string Communicator::explain() {
-  return explain_communicator(context_, timeout_ns_.load(std::memory_order_relaxed), selection_,
-                              table_name_, explain_islands(),
-                              islands_ ? islands_->last_operation() : nullptr);
+  const std::string inside = explain_communicator(
+      context_, timeout_ns_.load(std::memory_order_relaxed), selection_, table_name_,
+      explain_islands(), islands_ ? islands_->last_operation() : nullptr);
+  return hosts_ ? hosts_->explain(inside) : inside;
 }
 
 }  // namespace keel

@@ -18,6 +18,7 @@
 #include "collectives/call_cache.h"
 #include "collectives/flight/recorder.h"
 #include "collectives/hierarchical/hierarchical.h"
+#include "collectives/hosts/host_runner.h"
 #include "collectives/operation.h"
 #include "collectives/operation_queue.h"
 #include "collectives/rank_context.h"
@@ -46,6 +47,8 @@ struct CommunicatorOptions {
 
   // Returns the PeerInfo flags, of Team::kOfACommunicator, announced by a rank on |device|.
   uint32_t flags(const Device& device) const;
+  // Properties that rank 0 decides for a communicator that spans hosts.
+  HostAgreement agreement() const;
 };
 
 // Returns KEEL_OK if |bytes| is a valid chunk size: a multiple of 64 from 4096 to 2^30.
@@ -63,9 +66,11 @@ Status check_chunk_bytes(uint64_t bytes);
 // of the end of the first.
 class Communicator final : public GateOwner {
  public:
-  // Requires a complete |team| with its chunk size set, and the same |selection| on all ranks.
+  // Requires a complete |team| with its chunk size set, and the same |selection| on all its ranks.
+  // |hosts|: of a communicator that spans hosts, whose ranks on this host are |team|, else NULL.
   Communicator(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device,
-               const CommunicatorOptions& options, const Selection& selection);
+               const CommunicatorOptions& options, const Selection& selection,
+               std::unique_ptr<HostGroup> hosts = nullptr);
   ~Communicator() override;
 
   // Creates rank |rank| of the new |team| and blocks until all ranks have come this far. A failure
@@ -73,7 +78,12 @@ class Communicator final : public GateOwner {
   static Status enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<Device>& device,
                       const CommunicatorOptions& options, const Deadline& deadline,
                       Ref<Communicator>* out_communicator,
-                      std::unique_ptr<NativeGroup> inherited = nullptr);
+                      std::unique_ptr<NativeGroup> inherited = nullptr,
+                      std::unique_ptr<HostGroup> hosts = nullptr);
+  // Same, for this process's rank of |hosts|.
+  static Status enter_hosts(std::unique_ptr<HostGroup> hosts, const Ref<Device>& device,
+                            const CommunicatorOptions& options, const Deadline& deadline,
+                            Ref<Communicator>* out_communicator);
 
   // Forms islands (ranks with a common native library) on the worker thread, where the team may
   // have islands; await() blocks until the end of the task. Both precede the first operation. Two
@@ -86,8 +96,12 @@ class Communicator final : public GateOwner {
   Status begin_islands(Task* out_task, std::unique_ptr<NativeGroup> inherited = nullptr);
   Status await(Task& task);
 
-  uint32_t rank() const { return context_.rank(); }
-  uint32_t world() const { return context_.world(); }
+  // Of the whole communicator; team() and local_rank() are of the ranks on this host.
+  uint32_t rank() const { return hosts_ ? hosts_->group().rank() : context_.rank(); }
+  uint32_t world() const { return hosts_ ? hosts_->group().world() : context_.world(); }
+  uint32_t local_rank() const { return context_.rank(); }
+  // Equal in all processes of the communicator, and unique among its communicators.
+  std::string id() const { return hosts_ ? hosts_->group().id() : context_.team().id(); }
   const Ref<Device>& device() const { return device_; }
   Team& team() { return context_.team(); }
 
@@ -114,7 +128,9 @@ class Communicator final : public GateOwner {
 
   void set_timeout(int64_t timeout_ns) { timeout_ns_.store(timeout_ns, std::memory_order_relaxed); }
   // Fails all operations, in flight and later, with |status| on all ranks; the first abort sticks.
-  void abort(const Status& status) { team().abort(status); }
+  void abort(const Status& status) {
+    hosts_ ? hosts_->group().abort(status) : team().abort(status);
+  }
   // Implements keel_comm_split: |*out_part| is empty for KEEL_NO_COLOR. Waits for all ranks.
   Status split(int32_t color, int32_t key, const CommunicatorOptions& options,
                Ref<Communicator>* out_part);
@@ -157,7 +173,11 @@ class Communicator final : public GateOwner {
   static Status enter_team(const std::shared_ptr<Team>& team, uint32_t rank,
                            const Ref<Device>& device, const CommunicatorOptions& options,
                            const Deadline& deadline, std::unique_ptr<NativeGroup> inherited,
-                           Ref<Communicator>* out_communicator);
+                           std::unique_ptr<HostGroup>* hosts, Ref<Communicator>* out_communicator);
+  Status split_inside(int32_t color, int32_t key, const CommunicatorOptions& options,
+                      Ref<Communicator>* out_part);
+  Status split_hosts(int32_t color, int32_t key, const CommunicatorOptions& options,
+                     Ref<Communicator>* out_part);
   // Leaves a closed gate, |hold_|, on |stream| unless the stream already ends with |hold_|. After
   // success the caller must not fail, or the gate would stay closed. |*out_ready|: as in
   // Stream::hold.
@@ -224,7 +244,7 @@ class Communicator final : public GateOwner {
       return run();
     } catch (const std::bad_alloc&) {
       // The progress of the operation is unknown.
-      team().abort(Status::no_memory());
+      abort(Status::no_memory());
       context_.stage().settle();  // its copies use the caller's memory
       team().await_acts();
       return Status::no_memory();
@@ -233,10 +253,11 @@ class Communicator final : public GateOwner {
   void complete(const Operation& operation, const Status& status);
 
   const Ref<Device> device_;
-  const Selection selection_;     // rank 0's, on all ranks
-  const std::string table_name_;  // of this rank's own table
-  RankContext context_;           // for the thread that runs operations
-  Runner runner_;                 // for the thread that runs operations
+  const Selection selection_;                // rank 0's, on all ranks
+  const std::string table_name_;             // of this rank's own table
+  RankContext context_;                      // for the thread that runs operations
+  Runner runner_;                            // for the thread that runs operations
+  const std::unique_ptr<HostRunner> hosts_;  // runs the operations if the communicator spans hosts
   const bool forbid_alias_;
   std::unique_ptr<Hierarchical> islands_;  // formed before the first call; may be NULL
   std::shared_ptr<const HierarchicalPlan> hierarchical_plan_;  // result of the search for islands

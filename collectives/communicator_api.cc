@@ -12,6 +12,7 @@
 #include "collectives/communicator.h"
 #include "collectives/communicator_handle.h"
 #include "collectives/group_call.h"
+#include "collectives/hosts/host_entry.h"
 #include "collectives/selection/agreement.h"
 #include "core/api.h"
 #include "core/observer.h"
@@ -144,7 +145,8 @@ Status add_handle(const Ref<Communicator>& communicator, keel_comm* out_comm) {
   } catch (const std::bad_alloc&) {
     status = Status::no_memory();
   }
-  communicator->abort(status.with_prefix(communicator->team().name(communicator->rank()) + ": "));
+  communicator->abort(
+      status.with_prefix(communicator->team().name(communicator->local_rank()) + ": "));
   return status;
 }
 
@@ -167,6 +169,24 @@ Status find_islands(const std::vector<Ref<Communicator>>& ranks) {
     if (status.ok() || is_closer) status = found;
   }
   return status;
+}
+
+// Joins a job that may span hosts, by |id| or through a launcher at |meeting|.
+Status join_hosts(const Ref<keel::Device>& device, const keel_unique_id& id,
+                  const keel::HostMeeting* meeting, uint32_t rank, uint32_t world,
+                  const keel::CommunicatorOptions& options, keel_comm* out_comm) {
+  const Deadline deadline = keel::insiders::deadline(options.timeout_ns);
+  keel::PeerInfo self = introduce(*device, rank, options);
+  KEEL_RETURN_IF_ERROR(keel::own_start_time(&self.start_time));
+  KEEL_RETURN_IF_ERROR(keel::MemHandleServer::get().listen().with_prefix(
+      fmt::format("rank {} of {}, ", rank, world)));
+  std::unique_ptr<keel::HostGroup> hosts;
+  KEEL_RETURN_IF_ERROR(
+      keel::enter_hosts(id, meeting, self, world, options.agreement(), deadline, &hosts));
+  Ref<Communicator> communicator;
+  KEEL_RETURN_IF_ERROR(
+      Communicator::enter_hosts(std::move(hosts), device, options, deadline, &communicator));
+  return add_handle(communicator, out_comm);
 }
 
 // Joins the rendezvous |id| as |rank|: waits for the peers and creates the communicator.
@@ -241,6 +261,8 @@ keel_status keel_comm_init_all(const keel_device* devices, uint32_t count,
 keel_status keel_unique_id_create(keel_unique_id* out_id) {
   return api_call([&]() -> Status {
     KEEL_REQUIRE(out_id)
+    keel::HostServerAddress address;
+    if (keel::is_id_for_hosts(&address)) return keel::serve_hosts(address, out_id);
     return keel::serve_rendezvous(&keel::Team::make_segment, out_id);
   });
 }
@@ -257,6 +279,9 @@ keel_status keel_comm_init_rank(keel_device device, const keel_unique_id* id, ui
     keel::CommunicatorOptions wanted;
     KEEL_RETURN_IF_ERROR(read_options(options, &wanted));
     const keel::HostSpan span("keel_comm_init_rank");
+    if (keel::is_host_id(*id)) {
+      return join_hosts(found, *id, nullptr, rank, world, wanted, out_comm);
+    }
     return join(found, *id, rank, world, wanted, out_comm);
   });
 }
@@ -282,13 +307,25 @@ keel_status keel_comm_init_env(keel_device device, const keel_comm_options* opti
     auto launch = KEEL_STRUCT_INIT(keel_launch_info, KEEL_STRUCT_LAUNCH_INFO);
     std::string name;
     KEEL_RETURN_IF_ERROR(keel::read_launcher(&launch, &name));
-    keel_unique_id id = keel::rendezvous_id(name);
     const keel::HostSpan span("keel_comm_init_env");
-    Status joined;
-    if (launch.rank == 0) {
-      joined = keel::serve_rendezvous_at(&keel::Team::make_segment, name, &id);
+    keel::HostMeeting meeting = {{}, name};
+    Status joined = keel::read_host_server(launch, &meeting.address);
+    if (joined.ok()) {
+      keel_unique_id id = {};
+      const bool serves = launch.rank == 0;
+      if (serves) joined = keel::serve_hosts_at(meeting.address, name, &id);
+      if (joined.ok()) {
+        joined = join_hosts(found, id, serves ? nullptr : &meeting, launch.rank, launch.world,
+                            wanted, out_comm);
+      }
+    } else if (joined.code() == KEEL_NOT_FOUND) {  // all ranks are on this host
+      keel_unique_id id = keel::rendezvous_id(name);
+      joined = {};
+      if (launch.rank == 0) {
+        joined = keel::serve_rendezvous_at(&keel::Team::make_segment, name, &id);
+      }
+      if (joined.ok()) joined = join(found, id, launch.rank, launch.world, wanted, out_comm);
     }
-    if (joined.ok()) joined = join(found, id, launch.rank, launch.world, wanted, out_comm);
     // Ranks are missing or duplicate: the variables may belong to a different job.
     if (joined.code() == KEEL_TIMED_OUT || joined.code() == KEEL_ALREADY_EXISTS) {
       return failure(joined.code(), "{}; {}", joined.text(), keel::launcher_hint(launch));

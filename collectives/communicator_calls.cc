@@ -34,8 +34,9 @@ Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
 Status Communicator::enqueue_checked(Request& request, const Ref<Stream>& stream) {
   const Status able = check(request, stream);
   if (!able.ok()) return refuse(std::move(request), able);
-  request.algorithm = selection_.choose(request, world());
-  if (request.algorithm == Algorithm::kDirect || request.algorithm == Algorithm::kOneShot) {
+  request.algorithm = hosts_ ? hosts_->choose(request) : selection_.choose(request, world());
+  if (!hosts_ &&
+      (request.algorithm == Algorithm::kDirect || request.algorithm == Algorithm::kOneShot)) {
     request.foreign = selection_.choose_foreign(request, world());
   }
   request.print = request.fingerprint();
@@ -208,7 +209,7 @@ Status Communicator::hold_locked(keel_collective collective, const Ref<Stream>& 
 }
 
 bool Communicator::may_run_now(const Request& request, Stream& stream) const {
-  return request.collective != KEEL_SEND_RECV && queue_.empty() && !running_ &&
+  return !hosts_ && request.collective != KEEL_SEND_RECV && queue_.empty() && !running_ &&
          context_.has_alias() && is_short(request) && !runner_.is_native(request) &&
          !observers::active() && stream.is_known_idle();
 }
@@ -333,7 +334,7 @@ Status Communicator::check_unused(const Device& device, uintptr_t begin, uintptr
     return failure(KEEL_FAILED_PRECONDITION,
                    "{} of {} uses the memory at {:#x} and is not complete: wait for its stream "
                    "before the memory is unregistered",
-                   collective_name(operation.request.collective), team.name(rank()), begin);
+                   collective_name(operation.request.collective), team.name(local_rank()), begin);
   };
   if (running_operation_ != nullptr) KEEL_RETURN_IF_ERROR(check(*running_operation_));
   for (size_t i = 0; i < queue_.size(); ++i) KEEL_RETURN_IF_ERROR(check(queue_.at(i)));

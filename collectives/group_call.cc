@@ -83,7 +83,7 @@ void GroupCall::sort(std::vector<Call>* calls) {
   };
   if (std::none_of(calls->begin(), calls->end(), is_other)) return;
   std::stable_sort(calls->begin(), calls->end(), [](const Call& one, const Call& other) {
-    return one.communicator->team().id() < other.communicator->team().id();
+    return one.communicator->id() < other.communicator->id();
   });
 }
 

@@ -171,6 +171,7 @@ class Job {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(kCannotStart);
     signals_.restore();
+    if (job_.hosts) become_remote(rank, out, error, failed);
     if (job_.bind) bind(rank);
     const std::string world = std::to_string(job_.processes);
     setenv("KEEL_RANK", std::to_string(rank).c_str(), 1);
@@ -183,11 +184,26 @@ class Job {
       const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
       if (nothing >= 0) dup2(nothing, STDIN_FILENO);
     }
+    execute(job_.command, out, error, failed);
+  }
+
+  // The process starts the program on its host, and hands over the secret as standard input.
+  [[noreturn]] void become_remote(uint32_t rank, int out, int error, int failed) {
+    Pipe secret;
+    const std::string line = job_.hosts->secret + "\n";
+    if (write(secret.write.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()) ||
+        dup2(secret.read.get(), STDIN_FILENO) < 0) {
+      _exit(kCannotStart);
+    }
+    execute(launch_command(*job_.hosts, rank, rendezvous_, job_.command), out, error, failed);
+  }
+
+  [[noreturn]] static void execute(const std::vector<std::string>& command, int out, int error,
+                                   int failed) {
     if (out >= 0) dup2(out, STDOUT_FILENO);
     if (error >= 0) dup2(error, STDERR_FILENO);
     std::vector<char*> arguments;
-    for (const std::string& each : job_.command)
-      arguments.push_back(const_cast<char*>(each.data()));
+    for (const std::string& each : command) arguments.push_back(const_cast<char*>(each.data()));
     arguments.push_back(nullptr);
     execvp(arguments[0], arguments.data());
     const int reason = errno;
@@ -231,8 +247,13 @@ class Job {
     int reason = 0;
     if (read(failed.read.get(), &reason, sizeof(reason)) == sizeof(reason)) {
       fail(kCannotStart,
-           fmt::format("'{}' cannot be started: {}", job_.command[0], std::strerror(reason)));
+           fmt::format("'{}' cannot be started: {}", program(rank), std::strerror(reason)));
     }
+  }
+
+  std::string program(uint32_t rank) const {
+    if (!job_.hosts) return job_.command[0];
+    return launch_command(*job_.hosts, rank, rendezvous_, job_.command)[0];
   }
 
   static bool has_input(int fd) {

@@ -5,8 +5,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "tools/keel/host_launch.h"
 
 namespace keel::cli {
 
@@ -16,6 +19,7 @@ struct LocalJob {
   std::chrono::milliseconds timeout{0};   // 0: none
   std::chrono::milliseconds grace{5000};  // from SIGTERM to SIGKILL
   bool label = false;                     // "[rank] " before each line of output
+  std::optional<HostLaunch> hosts;        // start the processes on several hosts
   bool bind = false;                      // bind each process to an even share of cores
 };
 

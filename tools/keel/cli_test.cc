@@ -42,6 +42,7 @@ TEST(Cli, EveryHelpSucceedsAndShowsAnExample) {
                                              {"ops", "list"},
                                              {"ops", "explain"},
                                              {"perf"},
+                                             {"ping"},
                                              {"run"},
                                              {"topo"}}) {
     std::vector<std::string> arguments = command;

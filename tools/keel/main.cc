@@ -13,6 +13,7 @@
 #include "tools/keel/flight.h"
 #include "tools/keel/new_plugin.h"
 #include "tools/keel/ops.h"
+#include "tools/keel/ping.h"
 #include "tools/keel/run.h"
 #include "tools/keel/topo.h"
 #include "tools/perf/perf.h"
@@ -53,6 +54,7 @@ int run(int argc, char** argv) {
   keel::cli::add_new_plugin_command(app);
   keel::cli::add_ops_command(app);
   keel::cli::add_perf_command(app, &exit_code);
+  keel::cli::add_ping_command(app);
   keel::cli::add_run_command(app, &exit_code);
   keel::cli::add_topo_command(app);
 #ifdef KEEL_CLI_CONFORM

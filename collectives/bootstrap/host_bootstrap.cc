@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/bootstrap/host_bootstrap.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "collectives/bootstrap/host_secret.h"
+#include "collectives/bootstrap/host_server.h"
+#include "collectives/bootstrap/message_codec.h"
+#include "collectives/bootstrap/namespaces.h"
+#include "collectives/bootstrap/tcp_id.h"
+#include "collectives/bootstrap/tcp_socket.h"
+#include "core/plugin_file.h"
+
+namespace keel {
+
+namespace {
+
+// KEEL_HOST_ID, or NULL. Text that messages would refuse counts as its printable beginning.
+std::string given_host() {
+  const char* const given = trusted_environment("KEEL_HOST_ID");
+  if (given == nullptr) return {};
+  std::string text(std::string_view(given).substr(0, kMaxHostKey));
+  for (char& each : text) {
+    if (!is_printable({&each, 1})) each = '?';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string host_key() {
+  std::string key = given_host();
+  if (!key.empty()) return key;
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  ProcessToken token;
+  // A host without OpenSSL's hash has no key, and counts as one with its processes alone.
+  const std::string whole = fmt::format("host {} {} {} {}", boot, namespace_number("net"),
+                                        namespace_number("ipc"), namespace_number("pid"));
+  if (!job_token(whole, &token).ok()) return fmt::format("process-{}", getpid());
+  return token.hex();
+}
+
+std::string host_name() {
+  std::string given = given_host();
+  if (!given.empty()) return given;
+  std::array<char, 256> name = {};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  std::string text = name.data();
+  for (char& each : text) {
+    if (!is_printable({&each, 1})) each = '?';
+  }
+  return text;
+}
+
+std::string HostRank::name() const {
+  return fmt::format("rank {} ({}, process {} on host '{}')", peer.rank, peer.device, peer.pid,
+                     host_name);
+}
+
+std::vector<std::vector<uint32_t>> HostTable::hosts() const {
+  std::vector<std::vector<uint32_t>> found;
+  std::map<std::string_view, size_t> known;
+  for (const HostRank& each : ranks) {
+    const auto [host, is_new] = known.emplace(each.host, found.size());
+    if (is_new) found.emplace_back();
+    found[host->second].push_back(each.peer.rank);
+  }
+  return found;
+}
+
+std::string HostTable::local_name(uint32_t rank) const {
+  return fmt::format("hosts:{}:{}:{}", job.hex(), epoch, ranks.at(rank).host);
+}
+
+Status HostSession::regroup(const Deadline&, keel_unique_id*, uint32_t*, uint32_t*) {
+  return {KEEL_UNSUPPORTED, "this session cannot go on without ranks that failed"};
+}
+
+bool is_host_id(const keel_unique_id& id) {
+  TcpId parsed;
+  return TcpId::parse(id, &parsed).ok();
+}
+
+namespace {
+
+// A name that resolves to a loopback address only here (Debian's 127.0.1.1) is one of this host:
+// other hosts reach it by the address of an interface.
+bool names_loopback(const std::string& host) {
+  TcpAddress parsed;
+  return host == "localhost" || TcpAddress::parse(fmt::format("{}:0", host), &parsed).ok() ||
+         TcpAddress::parse(fmt::format("[{}]:0", host), &parsed).ok();
+}
+
+Status no_secret(const TcpAddress& address) {
+  return failure(
+      KEEL_FAILED_PRECONDITION,
+      "without a secret, ranks meet on the loopback interface alone, and {} is not: write at least "
+      "{} random bytes to a file of mode 600 (head -c 32 /dev/urandom | base64), copy it to all "
+      "hosts, and set KEEL_SECRET_FILE to its path, or KEEL_SECRET_FD to an inherited descriptor",
+      address.host(), HostSecret::kLeastBytes);
+}
+
+Status find_address(const std::string& host, bool has_secret, TcpAddress* out_address) {
+  if (host.empty()) {
+    const char* const chosen = trusted_environment("KEEL_INTERFACE");
+    if (chosen != nullptr && *chosen != '\0') return find_address(chosen, has_secret, out_address);
+    if (!has_secret) return TcpAddress::parse("127.0.0.1:0", out_address);
+    return interface_address("", out_address);
+  }
+  if (interface_address(host, out_address).ok()) return {};
+  std::vector<TcpAddress> found;
+  KEEL_RETURN_IF_ERROR(resolve(host, 0, &found));
+  *out_address = found[0];
+  if (has_secret && out_address->is_loopback() && !names_loopback(host)) {
+    return interface_address("", out_address);
+  }
+  return {};
+}
+
+Status serve(const HostServerAddress& address, const ProcessToken& job, const std::string& name,
+             keel_unique_id* out_id) {
+  HostSecret secret;
+  KEEL_RETURN_IF_ERROR(HostSecret::load(&secret));
+  TcpAddress wanted;
+  KEEL_RETURN_IF_ERROR(find_address(address.host, secret.is_given(), &wanted));
+  if (!secret.is_given() && !wanted.is_loopback()) return no_secret(wanted);
+  FileDescriptor socket;
+  TcpAddress bound;
+  Status status;
+  for (const uint16_t port : address.ports) {
+    wanted.set_port(port);
+    status = listen_tcp(wanted, &socket, &bound);
+    if (status.code() != KEEL_ALREADY_EXISTS) break;
+  }
+  if (address.ports.empty()) status = listen_tcp(wanted, &socket, &bound);
+  KEEL_RETURN_IF_ERROR(status);
+  KEEL_RETURN_IF_ERROR(HostServer::start(std::move(socket), std::move(secret), job, name));
+  *out_id = TcpId{bound.host(), bound.port(), job}.id();
+  return {};
+}
+
+}  // namespace
+
+Status serve_hosts(const HostServerAddress& address, keel_unique_id* out_id) {
+  ProcessToken job;
+  KEEL_RETURN_IF_ERROR(random_bytes(&job.bytes));
+  return serve(address, job, "a rendezvous of hosts", out_id)
+      .with_prefix("the rendezvous of hosts: ");
+}
+
+Status serve_hosts_at(const HostServerAddress& address, const std::string& name,
+                      keel_unique_id* out_id) {
+  ProcessToken job;
+  KEEL_RETURN_IF_ERROR(job_token(name, &job));
+  return serve(address, job, name, out_id)
+      .with_prefix(fmt::format("the rendezvous of hosts of '{}': ", name));
+}
+
+}  // namespace keel

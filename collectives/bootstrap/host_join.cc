@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "collectives/bootstrap/handshake.h"
+#include "collectives/bootstrap/host_bootstrap.h"
+#include "collectives/bootstrap/host_link.h"
+#include "collectives/bootstrap/host_secret.h"
+#include "collectives/bootstrap/tcp_dialog.h"
+#include "collectives/bootstrap/tcp_id.h"
+#include "collectives/bootstrap/tcp_socket.h"
+#include "core/insiders.h"
+#include "core/plugin_file.h"
+
+namespace keel {
+
+namespace {
+
+// How long a rank waits after its deadline for the list of missing ranks.
+constexpr int64_t kGraceNs = 1'000'000'000;
+
+// One rank on its way into the job.
+class Joining {
+ public:
+  Joining(const PeerInfo& self, uint32_t world, const std::string& facts, const Deadline& deadline)
+      : world_(world), deadline_(deadline) {
+    hello_.world = world;
+    hello_.version =
+        fmt::format("{}.{}.{}", KEEL_VERSION_MAJOR, KEEL_VERSION_MINOR, KEEL_VERSION_PATCH);
+    hello_.self.peer = self;
+    hello_.self.host = host_key();
+    hello_.self.host_name = host_name();
+    hello_.self.facts = facts;
+  }
+
+  Status check() const {
+    if (world_ == 0 || world_ > kMaxWorld) {
+      return failure(KEEL_INVALID_ARGUMENT, "world is {}; 1 to {} ranks may meet", world_,
+                     kMaxWorld);
+    }
+    if (rank() >= world_) {
+      return failure(KEEL_INVALID_ARGUMENT, "rank is {}, world {}", rank(), world_);
+    }
+    HostHello again;
+    return parse_host_hello(write_host_hello(hello_), &again)
+        .with_prefix(fmt::format("rank {}: ", rank()));
+  }
+
+  // |waits|: a server that does not listen yet is waited for.
+  Status join(const std::vector<TcpAddress>& addresses, const ProcessToken& job, bool waits,
+              std::unique_ptr<HostSession>* out_session) {
+    KEEL_RETURN_IF_ERROR(HostSecret::load(&secret_));
+    KEEL_RETURN_IF_ERROR(silence_ms(&silence_));
+    const Status connected = connect(addresses, job, waits);
+    KEEL_RETURN_IF_ERROR(connected.with_prefix(who()));
+    KEEL_RETURN_IF_ERROR(open_port().with_prefix(who()));
+    HostTable table;
+    ProcessToken server;
+    KEEL_RETURN_IF_ERROR(meet(&table, &server).with_prefix(who()));
+    hub_->set_table(table);
+    return HostLink::open(dialog_.take(), std::move(hub_), std::move(table), server, rank(),
+                          out_session);
+  }
+
+ private:
+  uint32_t rank() const { return hello_.self.peer.rank; }
+  std::string who() const { return fmt::format("rank {} of {}: ", rank(), world_); }
+
+  // Whether another attempt may succeed.
+  static bool may_pass(const Status& status, bool waits) {
+    switch (status.code()) {
+      case KEEL_UNAVAILABLE:  // no process listens
+      case KEEL_NOT_FOUND:    // another job's server
+        return waits;
+      case KEEL_DATA_LOSS:  // another program's port
+        return waits;
+      case KEEL_RANK_FAILED:  // closed within the handshake, as by a server under a flood
+      case KEEL_TIMED_OUT:
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  Status connect(const std::vector<TcpAddress>& addresses, const ProcessToken& job, bool waits) {
+    constexpr std::chrono::milliseconds kPause(20);
+    Status last;
+    while (true) {
+      for (const TcpAddress& address : addresses) {
+        if (!secret_.is_given() && !address.is_loopback()) {
+          return failure(KEEL_FAILED_PRECONDITION,
+                         "the server is at {}, beyond the loopback interface, and this rank has no "
+                         "secret: set KEEL_SECRET_FILE or KEEL_SECRET_FD (docs/hosts.md)",
+                         address.text());
+        }
+        Status status = greet(address, job);
+        if (status.ok()) return status;
+        status = status.with_prefix(fmt::format("the server at {}: ", address.text()));
+        if (!may_pass(status, waits)) return status;
+        // Prefer what says more than that no process listens.
+        if (last.ok() || status.code() != KEEL_UNAVAILABLE) last = status;
+        if (deadline_.passed()) {
+          if (deadline_.is_cut_off()) return {KEEL_ABORTED, insiders::kCutOff};
+          return failure(KEEL_TIMED_OUT, "{}", last.text());
+        }
+      }
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+
+  // Connects and proves the secret.
+  Status greet(const TcpAddress& address, const ProcessToken& job) {
+    const Deadline limit = Deadline::after(std::min(kHandshakeNs, deadline_.remaining_ns()));
+    KEEL_RETURN_IF_ERROR(dialog_.connect(address, silence_, limit));
+    HandshakeInitiator handshake(secret_, {.purpose = Opening::Purpose::kServer,
+                                           .job = job,
+                                           .from = rank(),
+                                           .address = address.text()});
+    Bytes message;
+    KEEL_RETURN_IF_ERROR(handshake.open(&message));
+    KEEL_RETURN_IF_ERROR(dialog_.send(message, limit));
+    KEEL_RETURN_IF_ERROR(dialog_.receive(kMaxStrangerBytes, limit, &message));
+    Bytes proof;
+    KEEL_RETURN_IF_ERROR(handshake.on_challenge(message, &proof));
+    KEEL_RETURN_IF_ERROR(dialog_.send(proof, limit));
+    KEEL_RETURN_IF_ERROR(dialog_.receive(kMaxStrangerBytes, limit, &message));
+    return HandshakeInitiator::on_answer(message);
+  }
+
+  // The wire port is on the interface that reaches the server, or on KEEL_INTERFACE.
+  Status open_port() {
+    TcpAddress bind;
+    KEEL_RETURN_IF_ERROR(own_address(dialog_.get(), &bind));
+    const char* const chosen = trusted_environment("KEEL_INTERFACE");
+    if (chosen != nullptr && *chosen != '\0' && !interface_address(chosen, &bind).ok()) {
+      std::vector<TcpAddress> found;
+      KEEL_RETURN_IF_ERROR(resolve(chosen, 0, &found).with_prefix("KEEL_INTERFACE: "));
+      bind = found[0];
+    }
+    bind.set_port(0);
+    if (!secret_.is_given() && !bind.is_loopback()) {
+      return failure(KEEL_FAILED_PRECONDITION,
+                     "without a secret, KEEL_INTERFACE must be the loopback interface, and {} is "
+                     "not",
+                     bind.host());
+    }
+    KEEL_RETURN_IF_ERROR(WireHub::open(bind, secret_, rank(), &hub_));
+    hello_.self.address = hub_->address().text();
+    return {};
+  }
+
+  Status meet(HostTable* out_table, ProcessToken* out_server) {
+    KEEL_RETURN_IF_ERROR(dialog_.send(write_host_hello(hello_), deadline_));
+    Bytes message;
+    Status received = dialog_.wait_readable(deadline_);
+    if (received.code() == KEEL_TIMED_OUT) {
+      KEEL_RETURN_IF_ERROR(dialog_.send(write_question(), Deadline::after(kGraceNs)));
+      received = dialog_.wait_readable(Deadline::after(kGraceNs));
+    }
+    KEEL_RETURN_IF_ERROR(received);
+    received = dialog_.receive(kMaxHostTableBytes, Deadline::after(kHandshakeNs), &message);
+    if (received.code() == KEEL_RANK_FAILED) {
+      return failure(KEEL_RANK_FAILED, "the process that serves the rendezvous has ended: {}",
+                     received.text());
+    }
+    KEEL_RETURN_IF_ERROR(received);
+    Status answer;
+    if (parse_answer(message, &answer).ok()) {
+      return answer.ok() ? failure(KEEL_DATA_LOSS, "the server sent no table") : answer;
+    }
+    KEEL_RETURN_IF_ERROR(parse_host_table(message, out_table, out_server));
+    if (out_table->ranks.size() != world_ ||
+        out_table->ranks[rank()].peer.process != hello_.self.peer.process) {
+      return failure(KEEL_DATA_LOSS,
+                     "the table has {} ranks, not {}, or another process as rank {}",
+                     out_table->ranks.size(), world_, rank());
+    }
+    return {};
+  }
+
+  const uint32_t world_;
+  const Deadline deadline_;
+  HostHello hello_;
+  HostSecret secret_;
+  uint32_t silence_ = 0;
+  TcpDialog dialog_;
+  std::shared_ptr<WireHub> hub_;
+};
+
+}  // namespace
+
+Status HostSession::join(const keel_unique_id& id, const PeerInfo& self, uint32_t world,
+                         const std::string& facts, const Deadline& deadline,
+                         std::unique_ptr<HostSession>* out_session) {
+  TcpId parsed;
+  KEEL_RETURN_IF_ERROR(TcpId::parse(id, &parsed));
+  std::vector<TcpAddress> addresses;
+  KEEL_RETURN_IF_ERROR(resolve(parsed.host, parsed.port, &addresses));
+  Joining joining(self, world, facts, deadline);
+  KEEL_RETURN_IF_ERROR(joining.check());
+  return joining.join(addresses, parsed.job, /*waits=*/false, out_session);
+}
+
+Status HostSession::join_at(const HostServerAddress& address, const std::string& name,
+                            const PeerInfo& self, uint32_t world, const std::string& facts,
+                            const Deadline& deadline, std::unique_ptr<HostSession>* out_session) {
+  Joining joining(self, world, facts, deadline);
+  KEEL_RETURN_IF_ERROR(joining.check());
+  ProcessToken job;
+  KEEL_RETURN_IF_ERROR(job_token(name, &job));
+  std::vector<TcpAddress> addresses;
+  for (const uint16_t port : address.ports) {
+    std::vector<TcpAddress> found;
+    KEEL_RETURN_IF_ERROR(resolve(address.host, port, &found)
+                             .with_prefix(fmt::format("rank {} of {}: ", self.rank, world)));
+    addresses.insert(addresses.end(), found.begin(), found.end());
+  }
+  if (addresses.empty()) return {KEEL_INVALID_ARGUMENT, "the server's address has no port"};
+  return joining.join(addresses, job, /*waits=*/true, out_session);
+}
+
+}  // namespace keel

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/bootstrap/host_link.h"
+
+#include <utility>
+
+#include "collectives/bootstrap/host_server.h"
+#include "collectives/bootstrap/rank_list.h"
+#include "collectives/bootstrap/service_thread.h"
+#include "collectives/transports/tcp/tcp_wires.h"
+
+namespace keel {
+
+namespace {
+
+// How long report() waits for the server's verdict: a silent peer is judged by the kernel within
+// this time too.
+constexpr int64_t kVerdictNs = 2'000'000'000;
+// How long leave() waits for a server that does not answer.
+constexpr int64_t kLeaveNs = 1'000'000'000;
+
+}  // namespace
+
+HostLink::HostLink(std::shared_ptr<WireHub> hub, HostTable table, const ProcessToken& server,
+                   uint32_t rank)
+    : hub_(std::move(hub)), table_(std::move(table)), server_(server), rank_(rank) {}
+
+Status HostLink::open(FileDescriptor socket, std::shared_ptr<WireHub> hub, HostTable table,
+                      const ProcessToken& server, uint32_t rank,
+                      std::unique_ptr<HostSession>* out_session) {
+  auto link = std::make_unique<HostLink>(std::move(hub), std::move(table), server, rank);
+  HostLink* const self = link.get();  // the destructor closes the channel first
+  TcpChannel::Callbacks callbacks;
+  callbacks.on_message = [self](ByteView message) { self->on_message(message); };
+  callbacks.on_end = [self](const Status& why) { self->on_end(why); };
+  callbacks.on_deadline = [self] { self->on_deadline(); };
+  std::shared_ptr<TcpChannel> channel;
+  {
+    // Callbacks use |channel_| only under the lock.
+    std::lock_guard lock(link->mutex_);
+    KEEL_RETURN_IF_ERROR(
+        TcpChannel::open(std::move(socket), kMaxNoticeBytes, std::move(callbacks), &channel));
+    link->channel_ = channel;
+  }
+  channel->set_deadline(Deadline::after(HostServer::kAliveNs));
+  *out_session = std::move(link);
+  return {};
+}
+
+HostLink::~HostLink() {
+  leave();
+  if (channel_) channel_->close();
+  hub_->close();
+}
+
+Status HostLink::open_wires(uint64_t context, std::unique_ptr<WireSet>* out_wires) {
+  return TcpWires::open(hub_, context, out_wires);
+}
+
+void HostLink::on_message(ByteView message) {
+  Regroup regroup;
+  if (parse_regroup(message, &regroup).ok()) {
+    std::lock_guard lock(mutex_);
+    regroup_ = regroup;
+    judged_.notify_all();
+    return;
+  }
+  Notice notice;
+  const Status parsed = parse_notice(message, &notice);
+  if (!parsed.ok()) {
+    judge(parsed.with_prefix("from the server: "));
+    return;
+  }
+  if (notice.rank >= table_.ranks.size()) return;
+  switch (notice.kind) {
+    case Notice::Kind::kAbort:
+      if (!notice.status.ok()) judge(notice.status);
+      return;
+    case Notice::Kind::kFailed: {
+      {
+        std::lock_guard lock(mutex_);
+        failed_.insert(notice.rank);
+      }
+      if (!notice.status.ok()) judge(notice.status);
+      return;
+    }
+    case Notice::Kind::kLeft: {
+      std::lock_guard lock(mutex_);
+      left_.insert(notice.rank);
+      return;
+    }
+    case Notice::Kind::kRegroup: {
+      std::lock_guard lock(mutex_);
+      regroup_failure_ = notice.status;
+      judged_.notify_all();
+      return;
+    }
+    case Notice::Kind::kAlive:
+    case Notice::Kind::kLost:
+      return;
+  }
+}
+
+void HostLink::on_end(const Status& why) {
+  std::vector<uint32_t> serving;
+  bool have_left = true;
+  {
+    std::lock_guard lock(mutex_);
+    has_server_ = false;
+    judged_.notify_all();
+    if (has_left_) return;
+    for (const HostRank& each : table_.ranks) {
+      if (each.peer.process != server_) continue;
+      serving.push_back(each.peer.rank);
+      have_left = have_left && left_.contains(each.peer.rank);
+    }
+    // The serving process may end after its ranks have: the wires then say who fails.
+    if (!serving.empty() && have_left) return;
+    failed_.insert(serving.begin(), serving.end());
+  }
+  judge(keel::failure(KEEL_RANK_FAILED, "{} has failed: its link to rank {}: {}",
+                      server_name(serving), rank_, why.text()));
+}
+
+std::string HostLink::server_name(const std::vector<uint32_t>& ranks) const {
+  if (ranks.empty()) return "the process that serves the job";
+  return ranks.size() == 1 ? table_.ranks[ranks[0]].name()
+                           : fmt::format("the process of {} on host '{}'", rank_list(ranks),
+                                         table_.ranks[ranks[0]].host_name);
+}
+
+void HostLink::on_deadline() {
+  std::lock_guard lock(mutex_);
+  channel_->send(write_notice({}));
+  channel_->set_deadline(Deadline::after(HostServer::kAliveNs));
+}
+
+void HostLink::judge(const Status& verdict) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!verdict_.ok() || has_left_) return;
+    verdict_ = verdict;
+  }
+  judged_.notify_all();
+  hub_->fail(verdict);
+  std::lock_guard lock(callback_mutex_);
+  const auto on_failure = std::exchange(on_failure_, {});
+  if (on_failure) on_failure(verdict);
+}
+
+void HostLink::abort(const Status& why) {
+  channel_->send(write_notice({Notice::Kind::kAbort, rank_, why}));
+  judge(why);
+}
+
+Status HostLink::report(uint32_t peer, const Status& why) {
+  const Deadline deadline = Deadline::after(kVerdictNs);
+  channel_->send(write_notice({Notice::Kind::kLost, peer, why}));
+  {
+    std::unique_lock lock(mutex_);
+    deadline.wait(judged_, lock, [this] { return !verdict_.ok() || !has_server_; });
+    if (!verdict_.ok()) return verdict_;
+    failed_.insert(peer);
+  }
+  // No server any more: this rank tells the others by closing its wires.
+  judge(why);
+  return failure();
+}
+
+Status HostLink::failure() const {
+  std::lock_guard lock(mutex_);
+  return verdict_;
+}
+
+std::vector<uint32_t> HostLink::failed_ranks() const {
+  std::lock_guard lock(mutex_);
+  return {failed_.begin(), failed_.end()};
+}
+
+void HostLink::set_on_failure(std::function<void(const Status&)> on_failure) {
+  std::lock_guard lock(callback_mutex_);
+  const Status verdict = failure();
+  if (on_failure && !verdict.ok()) {
+    on_failure(verdict);
+    return;
+  }
+  on_failure_ = std::move(on_failure);
+}
+
+Status HostLink::regroup(const Deadline& deadline, keel_unique_id* out_id, uint32_t* out_rank,
+                         uint32_t* out_world) {
+  std::unique_lock lock(mutex_);
+  regroup_.reset();
+  regroup_failure_ = Status();
+  channel_->send(write_notice({Notice::Kind::kRegroup, rank_, {}}));
+  deadline.wait(judged_, lock,
+                [this] { return regroup_ || !regroup_failure_.ok() || !has_server_; });
+  if (!regroup_failure_.ok()) return regroup_failure_;
+  if (regroup_) {
+    *out_id = {};
+    regroup_->id.copy(out_id->text, sizeof(out_id->text) - 1);
+    *out_rank = regroup_->rank;
+    *out_world = regroup_->world;
+    return {};
+  }
+  if (!has_server_) {
+    return {KEEL_UNAVAILABLE,
+            "the process that serves the job has ended: the ranks that are left cannot agree"};
+  }
+  return {KEEL_TIMED_OUT, "a rank that is left has not asked to go on"};
+}
+
+void HostLink::leave() {
+  {
+    std::lock_guard lock(mutex_);
+    if (has_left_) return;
+    has_left_ = true;
+  }
+  if (!channel_) return;
+  channel_->send(write_notice({Notice::Kind::kLeft, rank_, {}}));
+  // The server closes the connection once it has told the others. Without the wait the process
+  // that serves could end before it has, which would look like its failure.
+  if (ServiceThread::get().is_current()) return;
+  std::unique_lock lock(mutex_);
+  Deadline::after(kLeaveNs).wait(judged_, lock, [this] { return !has_server_; });
+}
+
+}  // namespace keel

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's connection to the server of its job.
+#ifndef KEEL_COLLECTIVES_BOOTSTRAP_HOST_LINK_H_
+#define KEEL_COLLECTIVES_BOOTSTRAP_HOST_LINK_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "collectives/bootstrap/host_bootstrap.h"
+#include "collectives/bootstrap/host_messages.h"
+#include "collectives/bootstrap/tcp_channel.h"
+#include "collectives/transports/tcp/wire_hub.h"
+#include "core/status.h"
+
+namespace keel {
+
+// HostSession over TCP.
+class HostLink final : public HostSession {
+ public:
+  // |socket|: authenticated, after the table was received. |server|: the process that serves.
+  static Status open(FileDescriptor socket, std::shared_ptr<WireHub> hub, HostTable table,
+                     const ProcessToken& server, uint32_t rank,
+                     std::unique_ptr<HostSession>* out_session);
+  HostLink(std::shared_ptr<WireHub> hub, HostTable table, const ProcessToken& server,
+           uint32_t rank);
+  ~HostLink() override;
+
+  const HostTable& table() const override { return table_; }
+  uint32_t rank() const override { return rank_; }
+  Status open_wires(uint64_t context, std::unique_ptr<WireSet>* out_wires) override;
+  void abort(const Status& why) override;
+  Status report(uint32_t peer, const Status& why) override;
+  Status failure() const override;
+  std::vector<uint32_t> failed_ranks() const override;
+  void set_on_failure(std::function<void(const Status&)> on_failure) override;
+  Status regroup(const Deadline& deadline, keel_unique_id* out_id, uint32_t* out_rank,
+                 uint32_t* out_world) override;
+  void leave() override;
+
+ private:
+  void on_message(ByteView message);
+  void on_end(const Status& why);
+  void on_deadline();
+  // Stores the verdict unless there is one, and passes it on.
+  void judge(const Status& verdict);
+  std::string server_name(const std::vector<uint32_t>& ranks) const;
+
+  const std::shared_ptr<WireHub> hub_;
+  const HostTable table_;
+  const ProcessToken server_;
+  const uint32_t rank_;
+  std::shared_ptr<TcpChannel> channel_;  // constant after open()
+
+  mutable std::mutex mutex_;
+  std::condition_variable judged_;
+  Status verdict_;
+  std::set<uint32_t> failed_;
+  std::set<uint32_t> left_;
+  Status regroup_failure_;
+  std::optional<Regroup> regroup_;  // the server's answer
+  bool has_left_ = false;
+  bool has_server_ = true;               // the connection is open
+  std::recursive_mutex callback_mutex_;  // held while |on_failure_| runs; before |mutex_|
+  std::function<void(const Status&)> on_failure_;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_BOOTSTRAP_HOST_LINK_H_

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server of a job on several hosts: lets the ranks meet, then tells them who has failed.
+#ifndef KEEL_COLLECTIVES_BOOTSTRAP_HOST_SERVER_H_
+#define KEEL_COLLECTIVES_BOOTSTRAP_HOST_SERVER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "collectives/bootstrap/host_listener.h"
+#include "collectives/bootstrap/host_messages.h"
+#include "collectives/bootstrap/host_secret.h"
+#include "collectives/bootstrap/tcp_channel.h"
+#include "collectives/bootstrap/tcp_socket.h"
+#include "core/deadline.h"
+#include "core/status.h"
+
+namespace keel {
+
+// Lives on the service thread from start() on, and ends when every rank that arrived has left or
+// failed. A rank keeps its connection for the life of its communicator:
+//  - a connection that ends without the rank's leave is the rank's failure, told to all others;
+//  - an abort is told to all;
+//  - once all ranks that are left ask for it, another server lets them meet again (Regroup);
+//  - the report of a failed wire becomes the failure of the wire's peer unless within kGraceNs
+//    something better explains it: the peer's end or another rank's abort.
+// The first of these is the verdict, the same on every rank.
+class HostServer : public std::enable_shared_from_this<HostServer> {
+ public:
+  // |socket|: of listen_tcp(). |job|: ranks that name another one are refused.
+  static Status start(FileDescriptor socket, HostSecret secret, const ProcessToken& job,
+                      std::string name, uint64_t epoch = 1,
+                      std::shared_ptr<HostServer>* out_server = nullptr);
+  HostServer(HostSecret secret, const ProcessToken& job, std::string name)
+      : secret_(std::move(secret)), job_(job), name_(std::move(name)) {}
+
+  static constexpr int64_t kGraceNs = 300'000'000;
+  // Interval of notices that say nothing (Notice::Kind::kAlive), in both directions.
+  static constexpr int64_t kAliveNs = 500'000'000;
+
+ private:
+  struct Connection {
+    std::shared_ptr<TcpChannel> channel;
+    bool has_arrived = false;
+    uint32_t rank = 0;
+  };
+  struct Report {
+    uint32_t rank = 0;
+    Status why;
+    Deadline due;
+  };
+
+  void on_peer(FileDescriptor socket);
+  void on_message(uint64_t number, ByteView message);
+  void on_end(uint64_t number, const Status& why);
+  void on_deadline(uint64_t number);
+  Status on_hello(uint64_t number, Connection& connection, ByteView message);
+  Status check(const HostHello& hello) const;
+  void on_notice(uint64_t number, const Connection& connection, const Notice& notice);
+  void complete();
+  void refuse(uint64_t number, const Status& why);
+  // Fails the rendezvous for the ranks that have arrived and those to come.
+  void fail_rendezvous(const Status& why);
+  void fail_rank(uint32_t rank, const Status& why);
+  void judge_reports();
+  // Starts the rendezvous of the ranks that are left, once all of them have asked.
+  void regroup_if_all_asked();
+  Status start_next(keel_unique_id* out_id);
+  void stop_listening_if_all_know();
+  void tell(const Notice& notice);
+  void forget(uint64_t number);
+  std::string absent_ranks() const;
+
+  const HostSecret secret_;
+  const ProcessToken job_;
+  const std::string name_;
+  TcpAddress address_;
+  std::shared_ptr<HostListener> listener_;
+  uint64_t next_ = 1;
+  uint32_t world_ = 0;  // 0 until the first rank arrives
+  uint32_t first_rank_ = 0;
+  std::map<uint64_t, Connection> connections_;
+  std::map<uint32_t, uint64_t> seats_;    // rank -> number of the connection
+  std::map<uint32_t, HostRank> arrived_;  // by rank
+  HostTable table_;
+  bool is_complete_ = false;
+  Status failure_;               // of the rendezvous
+  std::set<uint32_t> answered_;  // have received |failure_|
+  bool is_judged_ = false;
+  std::map<uint32_t, bool> gone_;  // left or failed
+  std::vector<Report> reports_;
+  std::set<uint32_t> asked_;               // to regroup
+  std::weak_ptr<HostServer> next_server_;  // the rendezvous of the ranks that were left
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_BOOTSTRAP_HOST_SERVER_H_

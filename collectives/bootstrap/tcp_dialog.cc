@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/bootstrap/tcp_dialog.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "collectives/bootstrap/message_codec.h"
+#include "collectives/bootstrap/system_failure.h"
+#include "core/insiders.h"
+
+namespace keel {
+
+Status message_size(ByteView header, size_t limit, size_t* out_size) {
+  uint32_t magic = 0;
+  uint32_t size = 0;
+  std::memcpy(&magic, header.data(), sizeof(magic));
+  std::memcpy(&size, header.data() + kMessageSizeOffset, sizeof(size));
+  if (magic != kMessageMagic) {
+    return failure(KEEL_DATA_LOSS, "a message is malformed: it does not begin as Keel's do");
+  }
+  if (size < kMessageHeader || size > limit) {
+    return failure(KEEL_DATA_LOSS,
+                   "a message is malformed: it says that it has {} bytes, {} to {} "
+                   "are allowed",
+                   size, kMessageHeader, limit);
+  }
+  *out_size = size;
+  return {};
+}
+
+Status TcpDialog::connect(const TcpAddress& address, uint32_t silence, const Deadline& deadline) {
+  socket_ =
+      FileDescriptor(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket_) return system_failure(errno, "a TCP socket");
+  KEEL_RETURN_IF_ERROR(set_options(socket_.get(), silence));
+  int error = 0;
+  if (::connect(socket_.get(), address.get(), address.size()) != 0) {
+    if (errno != EINPROGRESS && errno != EINTR) {
+      error = errno;
+    } else {
+      KEEL_RETURN_IF_ERROR(wait(POLLOUT, deadline));
+      socklen_t size = sizeof(error);
+      if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+    }
+  }
+  if (error == ECONNREFUSED) {
+    return failure(KEEL_UNAVAILABLE, "no process listens at {}", address.text());
+  }
+  if (error != 0) return connection_failure(error).with_prefix(address.text() + ": ");
+  return {};
+}
+
+Status TcpDialog::wait(short events, const Deadline& deadline) {
+  constexpr int64_t kSliceNs = 20'000'000;
+  while (true) {
+    if (cancelled_ != nullptr && cancelled_->load(std::memory_order_relaxed)) {
+      return {KEEL_ABORTED, "cancelled"};
+    }
+    const int64_t left = deadline.remaining_ns();
+    if (deadline.is_cut_off()) return {KEEL_ABORTED, insiders::kCutOff};
+    pollfd entry = {socket_.get(), events, 0};
+    const int64_t slice = std::min(left, cancelled_ != nullptr ? kSliceNs : deadline.slice_ns());
+    const int ready =
+        poll(&entry, 1, static_cast<int>(std::min<int64_t>((slice + 999'999) / 1'000'000, 60'000)));
+    if (ready > 0) return {};
+    if (ready < 0 && errno != EINTR) return system_failure(errno, "poll");
+    if (ready == 0 && left == 0) return {KEEL_TIMED_OUT, "the other side does not answer"};
+  }
+}
+
+Status TcpDialog::wait_readable(const Deadline& deadline) {
+  return wait(POLLIN, deadline);
+}
+
+Status TcpDialog::send(ByteView bytes, const Deadline& deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      bytes = bytes.subspan(static_cast<size_t>(sent));
+    } else if (errno == EAGAIN) {
+      KEEL_RETURN_IF_ERROR(wait(POLLOUT, deadline));
+    } else if (errno != EINTR) {
+      return connection_failure(errno);
+    }
+  }
+  return {};
+}
+
+Status TcpDialog::read_exactly(uint8_t* out_bytes, size_t size, const Deadline& deadline) {
+  while (size != 0) {
+    const ssize_t got = recv(socket_.get(), out_bytes, size, 0);
+    if (got > 0) {
+      out_bytes += got;
+      size -= static_cast<size_t>(got);
+    } else if (got == 0) {
+      return connection_failure(0);
+    } else if (errno == EAGAIN) {
+      KEEL_RETURN_IF_ERROR(wait(POLLIN, deadline));
+    } else if (errno != EINTR) {
+      return connection_failure(errno);
+    }
+  }
+  return {};
+}
+
+Status TcpDialog::receive(size_t limit, const Deadline& deadline, Bytes* out_message) {
+  std::array<uint8_t, kMessageHeader> header;
+  KEEL_RETURN_IF_ERROR(read_exactly(header.data(), header.size(), deadline));
+  size_t size = 0;
+  KEEL_RETURN_IF_ERROR(message_size(header, limit, &size));
+  out_message->assign(header.begin(), header.end());
+  out_message->resize(size);
+  return read_exactly(out_message->data() + header.size(), size - header.size(), deadline);
+}
+
+}  // namespace keel

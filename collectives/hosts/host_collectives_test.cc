@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks of several hosts, which KEEL_HOST_ID tells apart, over the loopback interface.
+#include <gtest/gtest.h>
+#include <keel/keel.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <keel/keel.hpp>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/bootstrap/testing/child_process.h"
+#include "collectives/testing/interleaving.h"
+#include "collectives/testing/product.h"
+#include "collectives/testing/reference.h"
+#include "collectives/testing/rounding.h"
+#include "collectives/testing/test_rank.h"
+
+namespace {
+
+using keel::testing::Case;
+using keel::testing::ChildProcess;
+using keel::testing::hear;
+using keel::testing::Reference;
+using keel::testing::say;
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr size_t kCases = 20;
+constexpr bool kIsSlow = true;
+#else
+constexpr size_t kCases = 70;
+constexpr bool kIsSlow = false;
+#endif
+
+// ---- the workers ----------------------------------------------------------------
+
+struct Rank {
+  uint32_t rank = 0;
+  uint32_t world = 0;
+  bool staged = false;
+  keel_device device = {};
+  keel_comm comm = {};
+  keel_stream stream = {};
+  int64_t timeout_ns = 0;  // of the operations; 0: the default
+};
+
+keel_comm_options make_options(bool staged) {
+  auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+  options.forbid_alias = staged ? 1 : 0;
+  options.chunk_bytes = 4096;
+  return options;
+}
+
+std::string explain(keel_comm comm) {
+  return keel::api_detail::read_text(
+      [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
+}
+
+std::string run_cases(const Rank& self, keel_comm comm, size_t most) {
+  for (Case scenario : keel::testing::pairwise_cases({self.world}, /*seed=*/self.world)) {
+    if (most-- == 0) break;
+    scenario.staged = self.staged;
+    const Reference reference(scenario, self.rank);
+    std::string problem =
+        keel::testing::run_case(reference, self.rank, self.device, comm, self.stream);
+    if (!problem.empty()) return problem;
+  }
+  return "";
+}
+
+std::string cases(const Rank& self) {
+  return run_cases(self, self.comm, kCases);
+}
+
+// A communicator for each algorithm, which rank 0 chooses.
+template <typename Run>
+std::string by_algorithms(const Rank& self, const Run& run) {
+  for (const keel::testing::AlgorithmCase& each : keel::testing::algorithm_cases()) {
+    setenv("KEEL_ALGORITHM", each.algorithm, 1);
+    const keel_comm_options options = make_options(self.staged);
+    keel_comm part = {};
+    if (keel_comm_duplicate(self.comm, &options, &part) != KEEL_OK) return keel_last_error();
+    std::string problem = run(each, part);
+    if (keel_comm_destroy(part) != KEEL_OK && problem.empty()) problem = keel_last_error();
+    if (!problem.empty()) return std::string(each.algorithm) + ": " + problem;
+  }
+  return "";
+}
+
+std::string algorithms(const Rank& self) {
+  return by_algorithms(self, [&](const keel::testing::AlgorithmCase& each, keel_comm part) {
+    const std::string used = std::string("\"algorithm\": \"") + each.algorithm + "\"";
+    const std::string explained = explain(part);
+    if (explained.find(used) == std::string::npos) return explained;
+    return run_cases(self, part, kIsSlow ? 6 : 25);
+  });
+}
+
+std::string product(const Rank& self) {
+  const keel::testing::AlgorithmCase& direct = keel::testing::algorithm_cases().back();
+  setenv("KEEL_ALGORITHM", direct.algorithm, 1);
+  const keel_comm_options options = make_options(self.staged);
+  keel_comm part = {};
+  if (keel_comm_duplicate(self.comm, &options, &part) != KEEL_OK) return keel_last_error();
+  std::string problem = keel::testing::run_product(direct, self.device, part);
+  if (keel_comm_destroy(part) != KEEL_OK && problem.empty()) problem = keel_last_error();
+  return problem;
+}
+
+std::string rounding(const Rank& self) {
+  return by_algorithms(self, [&](const keel::testing::AlgorithmCase&, keel_comm part) {
+    return keel::testing::compare_rounded(self.rank, self.device, part, self.stream);
+  });
+}
+
+std::string interleaving(const Rank& self) {
+  return keel::testing::run_interleaving(self.device, self.comm, /*seed=*/self.world,
+                                         kIsSlow ? 10 : 40);
+}
+
+// Odd and even ranks in reverse order, and a part that is on one host.
+std::string split(const Rank& self) {
+  for (const bool by_parity : {true, false}) {
+    const auto color = static_cast<int32_t>(by_parity ? self.rank % 2 : self.rank / 2);
+    const keel_comm_options options = make_options(self.staged);
+    keel_comm part = {};
+    if (keel_comm_split(self.comm, color, -static_cast<int32_t>(self.rank), &options, &part) !=
+        KEEL_OK) {
+      return keel_last_error();
+    }
+    Rank inner = self;
+    if (keel_comm_rank(part, &inner.rank, &inner.world) != KEEL_OK) return keel_last_error();
+    if (inner.world != self.world / 2) return "the part has " + std::to_string(inner.world);
+    std::string problem = run_cases(inner, part, 20);
+    if (keel_comm_destroy(part) != KEEL_OK && problem.empty()) problem = keel_last_error();
+    if (!problem.empty()) return problem;
+  }
+  keel_comm none = {};
+  if (keel_comm_split(self.comm, KEEL_NO_COLOR, 0, nullptr, &none) != KEEL_OK) {
+    return keel_last_error();
+  }
+  return "";
+}
+
+std::string places(const Rank& self) {
+  if (!cases(self).empty()) return keel_last_error();
+  const std::string explained = explain(self.comm);
+  for (const char* part : {"\"path\": \"hosts\"", "\"lanes\": 2", "\"wire\": \"tcp\"",
+                           "{\"name\": \"a\", \"ranks\": [0, 2]}"}) {
+    if (explained.find(part) == std::string::npos) return explained;
+  }
+  return "";
+}
+
+// Runs all_reduces until one fails; prints "running" after the first, and then the failure.
+std::string until_failure(const Rank& self) {
+  void* data = nullptr;
+  constexpr uint64_t kCount = 100'000;
+  if (keel_comm_timeout_set(self.comm, self.timeout_ns) != KEEL_OK) return keel_last_error();
+  if (keel_alloc(self.device, KEEL_MEMORY_DEVICE, kCount * 4, &data) != KEEL_OK) {
+    return keel_last_error();
+  }
+  for (uint64_t i = 0;; ++i) {
+    const uint64_t count = i % 2 == 0 ? kCount : 100;
+    keel_status status =
+        keel_all_reduce(self.comm, data, data, count, KEEL_INT32, KEEL_MAX, self.stream);
+    if (status == KEEL_OK) status = keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT);
+    if (status != KEEL_OK) {
+      say(std::string(keel_status_name(status)) + " " + keel_last_error());
+      break;
+    }
+    if (i == 0) say("running");
+  }
+  return "";
+}
+
+// The last rank reduces one element more than the others.
+std::string mismatch(const Rank& self) {
+  void* data = nullptr;
+  const uint64_t count = self.rank + 1 == self.world ? 101 : 100;
+  if (keel_alloc(self.device, KEEL_MEMORY_DEVICE, 4096, &data) != KEEL_OK) return keel_last_error();
+  keel_status status =
+      keel_all_reduce(self.comm, data, data, count, KEEL_FLOAT32, KEEL_SUM, self.stream);
+  if (status == KEEL_OK) status = keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT);
+  say(std::string(keel_status_name(status)) + " " + keel_last_error());
+  return "";
+}
+
+// Rank 1 aborts while the others wait for it.
+std::string abort_it(const Rank& self) {
+  if (self.rank == 1) {
+    hear();
+    keel_comm_abort(self.comm);
+    say("aborted");
+    return "";
+  }
+  keel_status status = keel_barrier(self.comm, self.stream);
+  say("running");
+  if (status == KEEL_OK) status = keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT);
+  say(std::string(keel_status_name(status)) + " " + keel_last_error());
+  return "";
+}
+
+// Arguments: rank, world, host, backends, "staged" or "alias", program, seconds to the deadline of
+// an operation.
+int run_worker(const std::vector<std::string>& arguments) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  alarm(200);
+  setenv("KEEL_HOST_ID", arguments[2].c_str(), 1);
+  setenv("KEEL_INTERFACE", "127.0.0.1", 1);
+  setenv("KEEL_SIM_DEVICES", "1", 1);
+  Rank self;
+  self.rank = static_cast<uint32_t>(std::stoul(arguments[0]));
+  self.world = static_cast<uint32_t>(std::stoul(arguments[1]));
+  self.staged = arguments[4] == "staged";
+  auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+  init.default_timeout_ns = 100 * kSecond;
+  self.timeout_ns = std::stol(arguments[6]) * kSecond;
+  init.backends = arguments[3].c_str();
+  if (keel_init(&init) != KEEL_OK) return 2;
+  const std::map<std::string, std::function<std::string(const Rank&)>> programs = {
+      {"cases", cases},    {"algorithms", algorithms}, {"rounding", rounding},
+      {"split", split},    {"places", places},         {"until_failure", until_failure},
+      {"abort", abort_it}, {"mismatch", mismatch},     {"interleaving", interleaving},
+      {"product", product}};
+  keel_unique_id id = {};
+  if (self.rank == 0) {
+    if (keel_unique_id_create(&id) != KEEL_OK) {
+      say(keel_last_error());
+      return 3;
+    }
+    say(id.text);
+  } else {
+    const std::string text = hear();
+    text.copy(id.text, sizeof(id.text) - 1);
+  }
+  self.device = keel::testing::device_of(keel::testing::all_devices(), self.rank, self.world);
+  const keel_comm_options options = make_options(self.staged);
+  std::string problem;
+  if (keel_stream_create(self.device, 0, &self.stream) != KEEL_OK ||
+      keel_comm_init_rank(self.device, &id, self.rank, self.world, &options, &self.comm) !=
+          KEEL_OK) {
+    problem = keel_last_error();
+  } else {
+    problem = programs.at(arguments[5])(self);
+    if (!problem.empty()) keel_comm_abort(self.comm);
+    keel_comm_destroy(self.comm);
+  }
+  if (!problem.empty()) std::fprintf(stderr, "rank %u: %s\n", self.rank, problem.c_str());
+  keel_shutdown();
+  return problem.empty() ? 0 : 1;
+}
+
+// ---- the jobs -------------------------------------------------------------------
+
+// |hosts|: the host of each rank, one letter each.
+class Job {
+ public:
+  Job(const std::string& hosts, const std::string& program, const std::string& backends = "cpu",
+      bool staged = false, int seconds = 0) {
+    for (size_t rank = 0; rank < hosts.size(); ++rank) {
+      ranks_.emplace_back(
+          "rank", std::vector<std::string>{
+                      std::to_string(rank), std::to_string(hosts.size()), hosts.substr(rank, 1),
+                      backends, staged ? "staged" : "alias", program, std::to_string(seconds)});
+    }
+    const std::string id = ranks_[0].read_line();
+    for (size_t rank = 1; rank < hosts.size(); ++rank) ranks_[rank].write_line(id);
+  }
+  ChildProcess& operator[](size_t rank) { return ranks_[rank]; }
+  void expect_success() {
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      EXPECT_EQ(ranks_[rank].wait(), 0) << "rank " << rank;
+    }
+  }
+
+ private:
+  std::vector<ChildProcess> ranks_;
+};
+
+#define EXPECT_SAYS(text, line) \
+  EXPECT_NE((line).find(text), std::string::npos) << "'" << (line) << "'"
+
+TEST(HostsTest, TwoHostsMatchReference) {
+  Job("ab", "product").expect_success();
+}
+
+TEST(HostsTest, MixedDevicesMatchReference) {
+  Job("abc", "cases", "cpu,sim").expect_success();
+}
+
+TEST(HostsTest, StagedMemoryMatchesReference) {
+  Job("abab", "cases", "cpu", /*staged=*/true).expect_success();
+}
+
+TEST(HostsTest, UnequalHostsMatchReference) {
+  Job("abcaa", "cases").expect_success();
+}
+
+TEST(HostsTest, FourHostsMatchReferenceByEachAlgorithm) {
+  Job("abcd", "algorithms").expect_success();
+}
+
+TEST(HostsTest, AllRanksHoldTheSameBits) {
+  Job("abab", "rounding").expect_success();
+  Job("abc", "rounding").expect_success();
+}
+
+TEST(HostsTest, InterleavedCallsMatch) {
+  Job("baab", "interleaving").expect_success();
+}
+
+TEST(HostsTest, ExplainShowsHostsAndLanes) {
+  Job("abab", "places").expect_success();
+}
+
+TEST(HostsTest, PartsMatchReference) {
+  Job("aabb", "split").expect_success();
+}
+
+// ---- failures -------------------------------------------------------------------
+
+TEST(HostFailureTest, OddRankIsNamed) {
+  Job job("abc", "mismatch");
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const std::string line = job[rank].read_line();
+    EXPECT_SAYS("rank 2 called all_reduce(101 float32, sum)", line);
+    EXPECT_SAYS("INVALID_ARGUMENT", line);
+  }
+  job.expect_success();
+}
+
+TEST(HostFailureTest, KilledRankIsNamedToAll) {
+  for (uint32_t turn = 0; turn < (kIsSlow ? 1 : 4); ++turn) {
+    Job job(turn % 2 == 0 ? "abab" : "abc", "until_failure");
+    const size_t world = turn % 2 == 0 ? 4 : 3;
+    for (size_t rank = 0; rank < world; ++rank) ASSERT_EQ(job[rank].read_line(), "running");
+    // At a different place of the operations each time.
+    usleep(turn * 7919);
+    job[1].kill();
+    for (size_t rank = 0; rank < world; ++rank) {
+      if (rank == 1) continue;
+      const std::string line = job[rank].read_line();
+      EXPECT_SAYS("RANK_FAILED", line);
+      EXPECT_SAYS("rank 1 (cpu:", line);
+      EXPECT_EQ(job[rank].wait(), 0);
+    }
+  }
+}
+
+TEST(HostFailureTest, StoppedRankIsNamedAtTheDeadline) {
+  Job job("abc", "until_failure", "cpu", /*staged=*/false, /*seconds=*/8);
+  for (size_t rank = 0; rank < 3; ++rank) ASSERT_EQ(job[rank].read_line(), "running");
+  ASSERT_EQ(::kill(job[2].pid(), SIGSTOP), 0);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_SAYS("rank 2 (cpu:", job[rank].read_line());
+    EXPECT_EQ(job[rank].wait(), 0);
+  }
+}
+
+TEST(HostFailureTest, AbortReachesAllHosts) {
+  Job job("abc", "abort");
+  EXPECT_EQ(job[0].read_line(), "running");
+  EXPECT_EQ(job[2].read_line(), "running");
+  job[1].write_line("now");
+  EXPECT_EQ(job[1].read_line(), "aborted");
+  for (const size_t rank : {0, 2}) {
+    const std::string line = job[rank].read_line();
+    EXPECT_SAYS("ABORTED", line);
+    EXPECT_SAYS("rank 1 aborted", line);
+  }
+  job.expect_success();
+}
+
+}  // namespace
+
+const std::map<std::string, keel::testing::Worker>& keel::testing::workers() {
+  static const std::map<std::string, Worker> workers = {{"rank", run_worker}};
+  return workers;
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/hosts/host_entry.h"
+
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "collectives/bootstrap/launcher_environment.h"
+#include "core/plugin_file.h"
+
+namespace keel {
+
+Status enter_hosts(const keel_unique_id& id, const HostMeeting* meeting, const PeerInfo& self,
+                   uint32_t world, const HostAgreement& own, const Deadline& deadline,
+                   std::unique_ptr<HostGroup>* out_group) {
+  std::unique_ptr<HostSession> session;
+  const std::string facts = own.write();
+  KEEL_RETURN_IF_ERROR(meeting == nullptr
+                           ? HostSession::join(id, self, world, facts, deadline, &session)
+                           : HostSession::join_at(meeting->address, meeting->name, self, world,
+                                                  facts, deadline, &session));
+  auto job = std::make_shared<HostJob>(std::move(session));
+  const HostTable& table = job->table();
+  HostAgreement agreement;
+  KEEL_RETURN_IF_ERROR(HostAgreement::read(table.ranks[0].facts, &agreement));
+  std::vector<uint32_t> members(world);
+  std::iota(members.begin(), members.end(), 0u);
+  std::vector<PeerInfo> peer_infos;
+  for (const HostRank& rank : table.ranks) peer_infos.push_back(rank.peer);
+  const Status made = HostGroup::make(job, std::move(members), self.rank, /*context=*/0, peer_infos,
+                                      agreement, deadline, out_group);
+  if (made.ok()) return {};
+  // The other ranks have met this one, and would wait.
+  job->session().abort(
+      failure(KEEL_RANK_FAILED, "{}: {}", table.ranks[self.rank].name(), made.text()));
+  return made;
+}
+
+bool is_id_for_hosts(HostServerAddress* out_address) {
+  *out_address = {};
+  const char* const chosen = trusted_environment("KEEL_INTERFACE");
+  if (chosen != nullptr && *chosen != '\0') return true;
+  // Without a launcher, or with a launcher that gives no address, ids are for this host.
+  auto launch = KEEL_STRUCT_INIT(keel_launch_info, KEEL_STRUCT_LAUNCH_INFO);
+  std::string name;
+  HostServerAddress server;
+  if (!read_launcher(&launch, &name).ok() || !read_host_server(launch, &server).ok()) return false;
+  // Rank 0 is where the launcher's address is.
+  if (launch.rank == 0) out_address->host = server.host;
+  return true;
+}
+
+}  // namespace keel

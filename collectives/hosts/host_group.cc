@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/hosts/host_group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <utility>
+
+#include "collectives/bootstrap/rendezvous.h"
+
+namespace keel {
+
+// ---- what rank 0 decides --------------------------------------------------------
+
+std::string HostAgreement::write() const {
+  return fmt::format("{} {}", chunk_bytes,
+                     algorithm ? algorithm_name(*algorithm) : std::string_view("-"));
+}
+
+Status HostAgreement::read(const std::string& text, HostAgreement* out_agreement) {
+  *out_agreement = {};
+  const char* const end = text.data() + text.size();
+  const auto [behind, error] = std::from_chars(text.data(), end, out_agreement->chunk_bytes);
+  if (error != std::errc() || behind == end || *behind != ' ') {
+    return {KEEL_DATA_LOSS, "rank 0's properties of the communicator are malformed"};
+  }
+  const std::string_view name(behind + 1, static_cast<size_t>(end - behind - 1));
+  out_agreement->algorithm = find_algorithm(name);
+  if (out_agreement->algorithm || name == "-") return {};
+  return {KEEL_DATA_LOSS, "rank 0 names an unknown algorithm"};
+}
+
+// ---- forming --------------------------------------------------------------------
+
+Status HostGroup::make(std::shared_ptr<HostJob> job, std::vector<uint32_t> members, uint32_t rank,
+                       uint64_t context, const std::vector<PeerInfo>& peer_infos,
+                       const HostAgreement& agreement, const Deadline& deadline,
+                       std::unique_ptr<HostGroup>* out_group) {
+  std::unique_ptr<HostGroup> group(new HostGroup);
+  group->job_ = std::move(job);
+  group->members_ = std::move(members);
+  group->peer_infos_ = peer_infos;
+  group->agreement_ = agreement;
+  group->context_ = context;
+  group->rank_ = rank;
+  KEEL_RETURN_IF_ERROR(Team::check_priorities(peer_infos));
+  const HostTable& table = group->job_->table();
+  std::map<std::string, uint32_t> known;
+  for (uint32_t other = 0; other < group->world(); ++other) {
+    const std::string& key = table.ranks[group->members_[other]].host;
+    const auto [found, is_new] = known.emplace(key, static_cast<uint32_t>(group->hosts_.size()));
+    if (is_new) group->hosts_.emplace_back();
+    std::vector<uint32_t>& host = group->hosts_[found->second];
+    if (other == rank) {
+      group->host_ = found->second;
+      group->local_rank_ = static_cast<uint32_t>(host.size());
+    }
+    host.push_back(other);
+  }
+  KEEL_RETURN_IF_ERROR(group->job_->session().open_wires(context, &group->wires_));
+  KEEL_RETURN_IF_ERROR(group->meet_inside(deadline));
+  HostGroup* const made = group.get();
+  group->watch_ = group->job_->watch([made](const Status& status) {
+    made->team_->abort(status);
+    made->wires_->wake();
+  });
+  *out_group = std::move(group);
+  return {};
+}
+
+Status HostGroup::meet_inside(const Deadline& deadline) {
+  const std::vector<uint32_t>& local = hosts_[host_];
+  std::vector<PeerInfo> peer_infos;
+  for (uint32_t index = 0; index < local.size(); ++index) {
+    peer_infos.push_back(peer_infos_[local[index]]);
+    peer_infos.back().rank = index;
+  }
+  const auto size = static_cast<uint32_t>(local.size());
+  if (size == 1) {
+    KEEL_RETURN_IF_ERROR(Team::create_local(std::move(peer_infos), &team_));
+    team_->number_ranks(local);
+    return {};
+  }
+  const std::string name =
+      fmt::format("{}-{:x}", job_->table().local_name(members_[rank_]), context_);
+  keel_unique_id id = rendezvous_id(name);
+  if (local_rank_ == 0) {
+    KEEL_RETURN_IF_ERROR(serve_rendezvous_at(&Team::make_segment, name, &id));
+  }
+  Rendezvous rendezvous;
+  KEEL_RETURN_IF_ERROR(attend_rendezvous(id, peer_infos[local_rank_], size, deadline, &rendezvous));
+  KEEL_RETURN_IF_ERROR(Team::join(rendezvous, local_rank_, &team_));
+  team_->number_ranks(local);
+  return {};
+}
+
+HostGroup::~HostGroup() {
+  if (job_) job_->unwatch(watch_);
+}
+
+// ---- facts ----------------------------------------------------------------------
+
+uint32_t HostGroup::ranks_per_host() const {
+  const size_t size = hosts_[0].size();
+  const bool are_equal = std::all_of(hosts_.begin(), hosts_.end(),
+                                     [&](const auto& host) { return host.size() == size; });
+  return are_equal ? static_cast<uint32_t>(size) : 0;
+}
+
+std::string HostGroup::id() const {
+  const std::string job = job_->table().job.hex();
+  return fmt::format("{}-{:x}", job.substr(0, 12), context_);
+}
+
+std::string HostGroup::name(uint32_t rank) const {
+  return fmt::format("rank {} ({}, process {} on host '{}')", rank, peer_infos_[rank].device,
+                     peer_infos_[rank].pid, job_->table().ranks[members_[rank]].host_name);
+}
+
+const std::string& HostGroup::host_name(uint32_t host) const {
+  return job_->table().ranks[members_[hosts_[host][0]]].host_name;
+}
+
+void HostGroup::abort(const Status& status) {
+  team_->abort(status);
+  job_->session().abort(status);
+  wires_->wake();
+}
+
+}  // namespace keel

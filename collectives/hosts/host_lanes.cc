@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/hosts/host_lanes.h"
+
+#include <algorithm>
+
+#include "collectives/shares.h"
+
+namespace keel {
+
+namespace {
+
+// The ranks of the lane of |group|'s rank; empty without lanes.
+std::vector<uint32_t> lane_of(const HostGroup& group) {
+  std::vector<uint32_t> lane;
+  if (group.ranks_per_host() == 0) return lane;
+  for (const std::vector<uint32_t>& host : group.hosts()) {
+    lane.push_back(host[group.local_rank()]);
+  }
+  return lane;
+}
+
+std::vector<uint32_t> wires_of(const HostGroup& group, const std::vector<uint32_t>& lane) {
+  std::vector<uint32_t> members;
+  for (const uint32_t rank : lane) members.push_back(group.members()[rank]);
+  return members;
+}
+
+HostRanks ranks_of(const HostGroup& group, const std::vector<uint32_t>& lane) {
+  const auto world = std::max<uint32_t>(1, static_cast<uint32_t>(lane.size()));
+  return {lane.empty() ? 0 : group.host(), world, group.agreement().chunk_bytes};
+}
+
+void* at(void* base, uint64_t bytes) {
+  return static_cast<char*>(base) + bytes;
+}
+
+}  // namespace
+
+HostLanes::HostLanes(RankContext& context, Runner& inner, const Selection& selection,
+                     HostGroup& group)
+    : context_(context),
+      inner_(inner),
+      selection_(selection),
+      group_(group),
+      size_(group.ranks_per_host()),
+      lane_(lane_of(group)),
+      executor_(context, group.wires(), ranks_of(group, lane_), wires_of(group, lane_)) {}
+
+bool HostLanes::takes(const Request& request) const {
+  if (size_ < 2) return false;
+  // Below, the messages of all pairs of ranks cost less than two more operations inside.
+  constexpr uint64_t kLeastBytes = 8192;
+  constexpr uint32_t kMostPairs = 8;
+  const bool is_large =
+      request.count * request.element() >= kLeastBytes || group_.world() > kMostPairs;
+  switch (request.collective) {
+    case KEEL_ALL_REDUCE:
+    case KEEL_ALL_GATHER:
+    case KEEL_BROADCAST:
+      return is_large;
+    case KEEL_BARRIER:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Status HostLanes::run(const Request& request, WireWait& wait) {
+  switch (request.collective) {
+    case KEEL_ALL_REDUCE:
+      return all_reduce(request, wait);
+    case KEEL_ALL_GATHER:
+      return all_gather(request, wait);
+    case KEEL_BROADCAST:
+      return broadcast(request, wait);
+    default:
+      return barrier(request, wait);
+  }
+}
+
+Status HostLanes::run_inside(Request& part, WireWait& wait) {
+  part.algorithm = selection_.choose(part, size_);
+  if (part.algorithm == Algorithm::kDirect || part.algorithm == Algorithm::kOneShot) {
+    part.foreign = selection_.choose_foreign(part, size_);
+  }
+  part.print = part.fingerprint();
+  context_.call = context_.sequence;
+  return inner_.run(part, {}, &entry_, wait.context());
+}
+
+Status HostLanes::run_between(const Request& whole, Request& part, uint64_t divisor,
+                              WireWait& wait) {
+  part.algorithm = whole.algorithm;
+  part.print = whole.print;
+  return executor_.run(part, {divisor}, wait);
+}
+
+std::vector<Piece> HostLanes::shares(uint64_t count, uint64_t element) const {
+  const uint64_t share = share_elements(count, size_, element);
+  std::vector<Piece> pieces(size_);
+  for (uint32_t i = 0; i < size_; ++i) {
+    const uint64_t begin = std::min(count, i * share);
+    pieces[i] = {begin, std::min(count, begin + share) - begin};
+  }
+  return pieces;
+}
+
+Status HostLanes::all_reduce(const Request& request, WireWait& wait) {
+  const uint64_t element = request.element();
+  const std::vector<Piece> pieces = shares(request.count, element);
+  const Piece& own = pieces[group_.local_rank()];
+  void* const share = at(request.receive, own.offset * element);
+  Request scatter = request;
+  scatter.collective = KEEL_REDUCE_SCATTER_V;
+  scatter.count = 0;
+  scatter.receive = share;
+  scatter.send_pieces = scatter.receive_pieces = pieces;
+  if (request.reduction == KEEL_AVG) scatter.reduction = KEEL_SUM;
+  KEEL_RETURN_IF_ERROR(run_inside(scatter, wait));
+  Request between = request;
+  between.send = between.receive = share;
+  between.count = own.count;
+  between.factor = 1;
+  if (request.reduction == KEEL_PREMUL_SUM) between.reduction = KEEL_SUM;
+  KEEL_RETURN_IF_ERROR(run_between(request, between, group_.world(), wait));
+  Request gather = request;
+  gather.collective = KEEL_ALL_GATHER_V;
+  gather.reduction = KEEL_SUM;
+  gather.count = 0;
+  gather.send = share;
+  gather.send_pieces = gather.receive_pieces = pieces;
+  return run_inside(gather, wait);
+}
+
+Status HostLanes::all_gather(const Request& request, WireWait& wait) {
+  const uint64_t element = request.element();
+  const auto piece_of = [&](uint32_t rank) -> Piece {
+    return {rank * request.count, request.count};
+  };
+  Request between = request;
+  between.collective = KEEL_ALL_GATHER_V;
+  for (const uint32_t rank : lane_) between.receive_pieces.push_back(piece_of(rank));
+  between.send_pieces = between.receive_pieces;
+  KEEL_RETURN_IF_ERROR(run_between(request, between, 0, wait));
+  for (const std::vector<uint32_t>& host : group_.hosts()) {
+    Request inside = request;
+    inside.collective = KEEL_ALL_GATHER_V;
+    inside.count = 0;
+    for (const uint32_t rank : host) inside.receive_pieces.push_back(piece_of(rank));
+    inside.send_pieces = inside.receive_pieces;
+    inside.send = at(request.receive, piece_of(host[group_.local_rank()]).offset * element);
+    KEEL_RETURN_IF_ERROR(run_inside(inside, wait));
+  }
+  return {};
+}
+
+Status HostLanes::broadcast(const Request& request, WireWait& wait) {
+  const uint64_t element = request.element();
+  const std::vector<Piece> pieces = shares(request.count, element);
+  const Piece& own = pieces[group_.local_rank()];
+  void* const share = at(request.receive, own.offset * element);
+  uint32_t root_host = 0;
+  uint32_t root_index = 0;
+  for (uint32_t host = 0; host < group_.hosts().size(); ++host) {
+    const std::vector<uint32_t>& ranks = group_.hosts()[host];
+    const auto found = std::find(ranks.begin(), ranks.end(), request.root);
+    if (found == ranks.end()) continue;
+    root_host = host;
+    root_index = static_cast<uint32_t>(found - ranks.begin());
+  }
+  if (group_.host() == root_host) {
+    Request scatter = request;
+    scatter.collective = KEEL_SCATTER_V;
+    scatter.count = 0;
+    scatter.root = root_index;
+    scatter.receive = share;
+    scatter.send_pieces = scatter.receive_pieces = pieces;
+    KEEL_RETURN_IF_ERROR(run_inside(scatter, wait));
+  }
+  Request between = request;
+  between.root = root_host;
+  between.count = own.count;
+  between.send = group_.host() == root_host ? share : nullptr;
+  between.receive = share;
+  KEEL_RETURN_IF_ERROR(run_between(request, between, 0, wait));
+  Request gather = request;
+  gather.collective = KEEL_ALL_GATHER_V;
+  gather.count = 0;
+  gather.root = 0;
+  gather.send = share;
+  gather.send_pieces = gather.receive_pieces = pieces;
+  return run_inside(gather, wait);
+}
+
+Status HostLanes::barrier(const Request& request, WireWait& wait) {
+  Request inside = request;
+  KEEL_RETURN_IF_ERROR(run_inside(inside, wait));
+  Request between = request;
+  KEEL_RETURN_IF_ERROR(run_between(request, between, 0, wait));
+  return run_inside(inside, wait);
+}
+
+}  // namespace keel

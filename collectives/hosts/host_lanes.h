@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives by lanes: inside each host through shared memory, between hosts rank by rank.
+#ifndef KEEL_COLLECTIVES_HOSTS_HOST_LANES_H_
+#define KEEL_COLLECTIVES_HOSTS_HOST_LANES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "collectives/flight/flight_format.h"
+#include "collectives/hosts/host_executor.h"
+#include "collectives/hosts/host_group.h"
+#include "collectives/runner.h"
+#include "collectives/selection/selection.h"
+
+namespace keel {
+
+// Local rank i of every host forms lane i. A lane carries its share of the data between hosts, so
+// each byte crosses once, and all ranks of a host share the load. Requires hosts with the same
+// number of ranks. For one thread.
+class HostLanes {
+ public:
+  // |inner|: the runner of the host's ranks; |selection|: their algorithms.
+  HostLanes(RankContext& context, Runner& inner, const Selection& selection, HostGroup& group);
+
+  // Whether |request| goes by lanes: the same on all ranks that make the same call.
+  bool takes(const Request& request) const;
+  Status run(const Request& request, WireWait& wait);
+  HostExecutor& executor() { return executor_; }
+  const HostExecutor& executor() const { return executor_; }
+  // The communicator's rank behind rank |index| of the lane.
+  uint32_t rank_of(uint32_t index) const { return lane_[index]; }
+
+ private:
+  Status all_reduce(const Request& request, WireWait& wait);
+  Status all_gather(const Request& request, WireWait& wait);
+  Status broadcast(const Request& request, WireWait& wait);
+  Status barrier(const Request& request, WireWait& wait);
+  // Runs |part| among the ranks of the host, or among those of the lane.
+  Status run_inside(Request& part, WireWait& wait);
+  Status run_between(const Request& whole, Request& part, uint64_t divisor, WireWait& wait);
+  // One share of |count| elements for each rank of a host.
+  std::vector<Piece> shares(uint64_t count, uint64_t element) const;
+
+  RankContext& context_;
+  Runner& inner_;
+  const Selection& selection_;
+  HostGroup& group_;
+  const uint32_t size_;  // ranks of a host; 0: no lanes
+  const std::vector<uint32_t> lane_;
+  HostExecutor executor_;
+  FlightEntry entry_;  // discarded: the recorder logs the whole operation
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_HOSTS_HOST_LANES_H_

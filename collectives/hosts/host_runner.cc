@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/hosts/host_runner.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "collectives/hosts/host_exchange.h"
+#include "core/json_writer.h"
+
+namespace keel {
+
+HostRunner::HostRunner(RankContext& context, Runner& inner, const Selection& selection,
+                       std::unique_ptr<HostGroup> group)
+    : context_(context),
+      inner_(inner),
+      group_(std::move(group)),
+      flat_(context, group_->wires(),
+            {group_->rank(), group_->world(), group_->agreement().chunk_bytes}, group_->members()),
+      lanes_(context, inner, selection, *group_),
+      messages_(context, *group_) {}
+
+Algorithm HostRunner::choose(const Request& request) const {
+  const auto ranks =
+      static_cast<uint32_t>(lanes_.takes(request) ? group_->hosts().size() : group_->world());
+  const auto is_possible = [&](Algorithm algorithm) {
+    // In a lane, other forms of the collective run than the one that the caller named.
+    const bool is_same = request.collective != KEEL_ALL_GATHER || !lanes_.takes(request);
+    return is_stepped(algorithm) && is_same && applies(algorithm, request.collective, ranks);
+  };
+  if (const auto& forced = group_->agreement().algorithm) {
+    return is_possible(*forced) ? *forced : Algorithm::kDirect;
+  }
+  // Up to so many ranks, each sends to all others in one or two steps; with more, the messages of
+  // all pairs cost more than the steps saved.
+  constexpr uint32_t kMostDirect = 8;
+  if (ranks <= kMostDirect) return Algorithm::kDirect;
+  if (reduces(request.collective) && loses_by_parts(request.dtype, request.reduction)) {
+    return Algorithm::kDirect;
+  }
+  constexpr uint64_t kLeastRing = 64 << 10;
+  const bool is_large = request.count * request.element() >= kLeastRing;
+  for (const Algorithm algorithm :
+       {is_large ? Algorithm::kRing : Algorithm::kDoubling, Algorithm::kBinomial}) {
+    if (is_possible(algorithm)) return algorithm;
+  }
+  return Algorithm::kDirect;
+}
+
+// ---- one operation --------------------------------------------------------------
+
+Status HostRunner::run(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
+                       WaitContext& wait_context) {
+  ++operations_;
+  FlightRecorder::start(entry);
+  Status status = ready;
+  if (status.ok()) {
+    status = request.collective == KEEL_SEND_RECV ? run_messages(request, entry, wait_context)
+                                                  : run_collective(request, wait_context);
+  }
+  return status.ok() ? status : fail(request, status);
+}
+
+Status HostRunner::run_collective(const Request& request, WaitContext& wait_context) {
+  const auto begin = std::chrono::steady_clock::now();
+  by_lanes_ = lanes_.takes(request);
+  WireWait wait(group_->wires(), context_.segment(), wait_context);
+  KEEL_RETURN_IF_ERROR(by_lanes_ ? lanes_.run(request, wait) : flat_.run(request, {}, wait));
+  tell(request, by_lanes_ ? lanes_.executor() : flat_, by_lanes_,
+       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  return {};
+}
+
+Status HostRunner::run_messages(const Request& request, FlightRecorder::Entry* entry,
+                                WaitContext& wait_context) {
+  for (const Transfer& transfer : request.transfers) {
+    if (transfer.refused != KEEL_OK) {
+      return failure(transfer.refused, "a message with rank {} was refused", transfer.peer);
+    }
+  }
+  // Messages within the host go through shared memory. Whether they do depends on the two ranks
+  // alone, so both ends agree.
+  const std::vector<uint32_t>& local = group_->hosts()[group_->host()];
+  std::vector<const Transfer*> remote;
+  Request inside = request;
+  inside.transfers.clear();
+  for (const Transfer& transfer : request.transfers) {
+    const auto found = std::find(local.begin(), local.end(), transfer.peer);
+    if (found == local.end()) {
+      remote.push_back(&transfer);
+      continue;
+    }
+    inside.transfers.push_back(transfer);
+    inside.transfers.back().peer = static_cast<uint32_t>(found - local.begin());
+  }
+  WireWait wait(group_->wires(), context_.segment(), wait_context);
+  KEEL_RETURN_IF_ERROR(messages_.start(remote, wait));
+  if (!inside.transfers.empty()) {
+    KEEL_RETURN_IF_ERROR(inner_.run(inside, {}, entry, wait_context));
+  }
+  KEEL_RETURN_IF_ERROR(messages_.finish(wait));
+  const WireSet::Traffic traffic = group_->wires().traffic();
+  const std::lock_guard lock(mutex_);
+  stats_.sent = traffic.bytes_sent;
+  stats_.received = traffic.bytes_received;
+  return {};
+}
+
+Status HostRunner::exchange(const void* own, void* out_all, uint64_t bytes,
+                            WaitContext& wait_context, uint64_t* out_number) {
+  *out_number = exchanges_++;
+  WireWait wait(group_->wires(), context_.segment(), wait_context);
+  const Status status = exchange_between_hosts(*group_, own, out_all, bytes, wait);
+  if (status.ok()) return {};
+  Request request;
+  request.collective = kSplitCollective;
+  return fail(request, status);
+}
+
+// ---- failures -------------------------------------------------------------------
+
+std::string HostRunner::name_mismatch(const Request& request) const {
+  const HostExecutor& executor = by_lanes_ ? lanes_.executor() : flat_;
+  std::map<uint32_t, Fingerprint> calls = {{group_->rank(), request.print}};
+  bool differ = false;
+  for (const HostExecutor::Call& one : executor.calls()) {
+    calls[by_lanes_ ? lanes_.rank_of(one.rank) : one.rank] = one.print;
+    differ = differ || !(one.print == request.print);
+  }
+  if (!differ) return {};
+  std::vector<Fingerprint> prints;
+  std::string text = "mismatch:";
+  for (const auto& [rank, print] : calls) {
+    text += fmt::format("{} rank {} called {}", prints.empty() ? "" : ",", rank, describe(print));
+    prints.push_back(print);
+  }
+  // With the calls of all ranks, the odd one is known.
+  return calls.size() == group_->world() ? check_fingerprints(prints).text() : text;
+}
+
+std::string HostRunner::name_awaited() const {
+  std::vector<uint32_t> ranks = messages_.awaited();
+  for (const uint32_t rank : flat_.awaited()) ranks.push_back(rank);
+  for (const uint32_t index : lanes_.executor().awaited()) {
+    ranks.push_back(lanes_.rank_of(index));
+  }
+  std::vector<std::string> names;
+  for (const uint32_t rank : ranks) names.push_back(group_->name(rank));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Status HostRunner::find_cause(const Status& status) {
+  if (context_.segment().failed()) return context_.segment().failure_status();
+  uint32_t peer = 0;
+  const Status wire = group_->wires().failure(&peer);
+  const Status verdict = group_->job().session().failure();
+  if (!verdict.ok()) return verdict;
+  if (!wire.ok()) {
+    // The end of another rank is often the cause: the job's server knows.
+    return group_->job().session().report(peer, wire);
+  }
+  if (status.code() == KEEL_TIMED_OUT) {
+    const std::string awaited = name_awaited();
+    if (!awaited.empty()) return failure(KEEL_TIMED_OUT, "{} did not answer in time", awaited);
+  }
+  return status;
+}
+
+Status HostRunner::fail(const Request& request, const Status& status) {
+  const auto prefix =
+      fmt::format("{}, operation {}: ", collective_name(request.collective), operations_ - 1);
+  Status cause = status;
+  const std::string mismatch =
+      status.code() == KEEL_INVALID_ARGUMENT ? name_mismatch(request) : std::string();
+  if (!mismatch.empty()) {
+    cause = {KEEL_INVALID_ARGUMENT, mismatch};
+  } else {
+    cause = find_cause(status);
+  }
+  const bool is_first = !context_.segment().failed();
+  const bool names_others = cause.code() == KEEL_TIMED_OUT || cause.code() == KEEL_RANK_FAILED ||
+                            cause.code() == KEEL_INVALID_ARGUMENT;
+  if (is_first && !names_others) cause = cause.with_prefix(group_->name(group_->rank()) + ": ");
+  if (is_first) {
+    // The first cause in the job wins: this rank's, or the verdict that has just arrived.
+    group_->abort(cause.with_prefix(prefix));
+  }
+  group_->wires().cancel(cause);
+  flat_.settle();
+  lanes_.executor().settle();
+  messages_.settle();
+  context_.stage().settle();
+  context_.team().await_acts();
+  return cause.with_prefix(is_first ? prefix : std::string());
+}
+
+// ---- statistics -----------------------------------------------------------------
+
+void HostRunner::tell(const Request& request, const HostExecutor& executor, bool by_lanes,
+                      double seconds) {
+  const WireSet::Traffic traffic = group_->wires().traffic();
+  const uint32_t rank = group_->rank();
+  const uint32_t world = group_->world();
+  const std::lock_guard lock(mutex_);
+  has_last_ = true;
+  last_.collective = request.collective;
+  last_.bytes = std::max(request.send_bytes(rank, world), request.receive_bytes(rank, world));
+  last_.algorithm = algorithm_name(request.algorithm);
+  last_.by_lanes = by_lanes;
+  last_.is_staged = executor.is_staged();
+  last_.rounds = executor.rounds();
+  last_.round_bytes = executor.round_bytes();
+  last_.seconds = seconds;
+  stats_.sent = traffic.bytes_sent;
+  stats_.received = traffic.bytes_received;
+  stats_.staged = flat_.traffic();
+  stats_.staged.to_host += lanes_.executor().traffic().to_host;
+  stats_.staged.to_device += lanes_.executor().traffic().to_device;
+}
+
+HostRunner::Stats HostRunner::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+std::string HostRunner::explain(const std::string& inner) const {
+  std::vector<std::string> hosts;
+  for (uint32_t host = 0; host < group_->hosts().size(); ++host) {
+    hosts.push_back(fmt::format("{{\"name\": {}, \"ranks\": [{}]}}",
+                                json_string(group_->host_name(host)),
+                                fmt::join(group_->hosts()[host], ", ")));
+  }
+  const std::lock_guard lock(mutex_);
+  std::string last = "null";
+  if (has_last_) {
+    last = fmt::format(
+        "{{\"operation\": \"{}\", \"bytes\": {}, \"path\": \"{}\", \"algorithm\": \"{}\", "
+        "\"steps\": {}, \"step_bytes\": {}, \"staged\": {}, \"measured_ms\": {:.4g}}}",
+        collective_name(last_.collective), last_.bytes, last_.by_lanes ? "lanes" : "flat",
+        last_.algorithm, last_.rounds, last_.round_bytes, last_.is_staged, last_.seconds * 1e3);
+  }
+  const auto& forced = group_->agreement().algorithm;
+  return fmt::format(
+      "{{\"world\": {}, \"path\": \"hosts\", \"chunk_bytes\": {}, \"algorithm\": \"{}\", "
+      "\"hosts\": [{}], \"lanes\": {}, \"wire\": \"{}\", \"wire_bytes\": {{\"sent\": {}, "
+      "\"received\": {}}}, \"last\": {}, \"host\": {}}}",
+      group_->world(), group_->agreement().chunk_bytes,
+      forced ? algorithm_name(*forced) : "built-in", fmt::join(hosts, ", "),
+      group_->ranks_per_host() > 1 ? group_->ranks_per_host() : 0, group_->wires().name(),
+      stats_.sent, stats_.received, last, inner);
+}
+
+}  // namespace keel

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the operations of one rank of a communicator that spans hosts.
+#ifndef KEEL_COLLECTIVES_HOSTS_HOST_RUNNER_H_
+#define KEEL_COLLECTIVES_HOSTS_HOST_RUNNER_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "collectives/flight/recorder.h"
+#include "collectives/hosts/host_executor.h"
+#include "collectives/hosts/host_group.h"
+#include "collectives/hosts/host_lanes.h"
+#include "collectives/hosts/host_messages.h"
+#include "collectives/operation.h"
+#include "collectives/runner.h"
+
+namespace keel {
+
+// Takes the place of Runner. A failure of an operation ends the communicator on all hosts, and with
+// it the job: no rank knows how far the others have come. For one thread, except where noted.
+class HostRunner {
+ public:
+  // |inner|: runs operations among the ranks of the host, whose team |context| belongs to.
+  HostRunner(RankContext& context, Runner& inner, const Selection& selection,
+             std::unique_ptr<HostGroup> group);
+
+  HostGroup& group() { return *group_; }
+  const HostGroup& group() const { return *group_; }
+
+  // The algorithm between hosts; the same on all ranks. Thread-safe.
+  Algorithm choose(const Request& request) const;
+
+  // Blocks until |request| is complete or has failed. |ready|: KEEL_OK, or why the rank cannot take
+  // part, which ends the communicator.
+  Status run(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
+             WaitContext& wait_context);
+  // All-gathers |own|, of the same size on all ranks, in host memory. |*out_number| counts these
+  // calls, and is the same on all ranks.
+  Status exchange(const void* own, void* out_all, uint64_t bytes, WaitContext& wait_context,
+                  uint64_t* out_number);
+
+  // Counters; thread-safe.
+  struct Stats {
+    uint64_t sent = 0;
+    uint64_t received = 0;
+    StagingPipeline::Traffic staged;
+  };
+  Stats stats() const;
+  // Returns JSON: hosts, lanes, wires, bytes, and |inner|, the text of the rank's own host.
+  // Thread-safe.
+  std::string explain(const std::string& inner) const;
+
+ private:
+  Status run_collective(const Request& request, WaitContext& wait_context);
+  Status run_messages(const Request& request, FlightRecorder::Entry* entry,
+                      WaitContext& wait_context);
+  // Ends the communicator with the cause of |status| and waits until no one touches the caller's
+  // memory. Returns the failure that all ranks get.
+  Status fail(const Request& request, const Status& status);
+  Status find_cause(const Status& status);
+  std::string name_mismatch(const Request& request) const;
+  std::string name_awaited() const;
+  void tell(const Request& request, const HostExecutor& executor, bool by_lanes, double seconds);
+
+  RankContext& context_;
+  Runner& inner_;
+  const std::unique_ptr<HostGroup> group_;
+  HostExecutor flat_;
+  HostLanes lanes_;
+  HostMessages messages_;
+  uint64_t operations_ = 0;
+  uint64_t exchanges_ = 0;
+  bool by_lanes_ = false;  // the running operation
+
+  struct Last {
+    keel_collective collective = KEEL_BARRIER;
+    uint64_t bytes = 0;
+    std::string algorithm;
+    bool by_lanes = false;
+    bool is_staged = false;
+    uint64_t rounds = 0;
+    uint64_t round_bytes = 0;
+    double seconds = 0;
+  };
+  mutable std::mutex mutex_;
+  Last last_;
+  bool has_last_ = false;
+  Stats stats_;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_HOSTS_HOST_RUNNER_H_

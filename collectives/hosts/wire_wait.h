@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waits for messages of a rank's wires.
+#ifndef KEEL_COLLECTIVES_HOSTS_WIRE_WAIT_H_
+#define KEEL_COLLECTIVES_HOSTS_WIRE_WAIT_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "collectives/transports/control_segment.h"
+#include "collectives/transports/wait_context.h"
+#include "collectives/transports/wire.h"
+#include "core/status.h"
+
+namespace keel {
+
+// Moves the wires until a condition holds, the wires or the communicator have failed, or the
+// operation's deadline passes. For one thread.
+class WireWait {
+ public:
+  WireWait(WireSet& wires, const ControlSegment& segment, WaitContext& wait_context)
+      : wires_(wires), segment_(segment), wait_context_(wait_context) {}
+
+  WaitContext& context() { return wait_context_; }
+
+  // Returns KEEL_OK once |is_done|() is true. KEEL_TIMED_OUT names no rank.
+  template <typename IsDone>
+  Status until(const IsDone& is_done) {
+    // A message between two processes of one machine takes some 20 us; a system call to park and
+    // the wake-up take 10.
+    constexpr uint32_t kPolls = 20;
+    uint32_t idle = 0;
+    while (!is_done()) {
+      if (wires_.progress()) {
+        idle = 0;
+        continue;
+      }
+      KEEL_RETURN_IF_ERROR(check());
+      if (++idle < kPolls) continue;
+      wires_.park(
+          std::min<int64_t>(WaitContext::kSliceNs, wait_context_.deadline().remaining_ns()));
+    }
+    return {};
+  }
+
+ private:
+  Status check() {
+    if (segment_.failed()) return segment_.failure_status();
+    KEEL_RETURN_IF_ERROR(wires_.failure());
+    if (wait_context_.cancelled()) return wait_context_.given_up();
+    if (!wait_context_.deadline().passed()) return {};
+    return {KEEL_TIMED_OUT, "the deadline has passed"};
+  }
+
+  WireSet& wires_;
+  const ControlSegment& segment_;
+  WaitContext& wait_context_;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_HOSTS_WIRE_WAIT_H_

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/transports/tcp/tcp_wires.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+// Calls of operator new on threads that count.
+thread_local bool t_counts = false;
+std::atomic<uint64_t> g_allocations{0};
+
+}  // namespace
+
+void* operator new(size_t size) {
+  if (t_counts) ++g_allocations;
+  if (void* const memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
+
+namespace keel {
+namespace {
+
+constexpr int64_t kTestTimeoutNs = 60'000'000'000;
+const HostSecret kSecret{std::string("a secret of sixteen bytes")};
+
+// The hubs of a job's ranks, all in this process.
+class Job {
+ public:
+  explicit Job(uint32_t world, const HostSecret& secret = kSecret, uint64_t epoch = 1) {
+    TcpAddress any;
+    EXPECT_TRUE(TcpAddress::parse("127.0.0.1:0", &any).ok());
+    table_.job.bytes.fill(3);
+    table_.epoch = epoch;
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      hubs_.emplace_back();
+      EXPECT_TRUE(WireHub::open(any, secret, rank, &hubs_.back()).ok());
+      HostRank each;
+      each.peer.rank = rank;
+      each.peer.device = "cpu:0";
+      each.host = each.host_name = fmt::format("host{}", rank);
+      each.address = hubs_.back()->address().text();
+      table_.ranks.push_back(each);
+    }
+    for (const auto& hub : hubs_) hub->set_table(table_);
+  }
+  std::unique_ptr<WireSet> open(uint32_t rank, uint64_t context = 0) {
+    std::unique_ptr<WireSet> wires;
+    const Status status = TcpWires::open(hubs_[rank], context, &wires);
+    EXPECT_TRUE(status.ok()) << status.text();
+    return wires;
+  }
+  WireHub& hub(uint32_t rank) { return *hubs_[rank]; }
+  HostTable& table() { return table_; }
+
+ private:
+  HostTable table_;
+  std::vector<std::shared_ptr<WireHub>> hubs_;
+};
+
+// Moves both ends until all |requests| are done, in one thread.
+bool finish(std::vector<WireSet*> sets, const std::vector<const WireRequest*>& requests) {
+  const Deadline deadline = Deadline::after(kTestTimeoutNs);
+  while (true) {
+    bool is_done = true;
+    for (const WireRequest* each : requests) is_done = is_done && each->is_done();
+    if (is_done) return true;
+    if (deadline.passed()) return false;
+    bool has_moved = false;
+    for (WireSet* each : sets) has_moved = each->progress() || has_moved;
+    if (!has_moved) sets[0]->park(1'000'000);
+  }
+}
+
+std::vector<uint8_t> pattern(size_t size, uint32_t seed) {
+  std::vector<uint8_t> bytes(size);
+  for (size_t i = 0; i < size; ++i) {
+    bytes[i] = static_cast<uint8_t>((i * 2654435761u + seed * 97u) >> 7);
+  }
+  return bytes;
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr size_t kLargest = size_t{4} << 20;
+#else
+constexpr size_t kLargest = size_t{64} << 20;
+#endif
+
+TEST(TcpWiresTest, MessagesOfEverySizeArriveInBothDirections) {
+  Job job(2);
+  const auto low = job.open(0);
+  const auto high = job.open(1);
+  for (const size_t size :
+       {size_t{0}, size_t{1}, size_t{47}, TcpLane::kStagingBytes - 48, TcpLane::kStagingBytes,
+        TcpLane::kStagingBytes + 1, size_t{1} << 20, kLargest}) {
+    std::vector<uint8_t> down = pattern(size, 1);
+    std::vector<uint8_t> up = pattern(size, 2);
+    std::vector<uint8_t> got_down(size);
+    std::vector<uint8_t> got_up(size);
+    WireRequest requests[4];
+    requests[0].set_memory(down.data(), size);
+    requests[1].set_memory(up.data(), size);
+    requests[2].set_memory(got_down.data(), size);
+    requests[3].set_memory(got_up.data(), size);
+    WireMark mark = {};
+    mark[5] = static_cast<uint8_t>(size);
+    requests[0].set_mark(mark);
+    high->post_receive(0, 0, requests[2]);
+    low->post_receive(1, 0, requests[3]);
+    low->post_send(1, 0, requests[0]);
+    high->post_send(0, 0, requests[1]);
+    ASSERT_TRUE(
+        finish({low.get(), high.get()}, {&requests[0], &requests[1], &requests[2], &requests[3]}))
+        << size;
+    for (const WireRequest& each : requests)
+      ASSERT_TRUE(each.status().ok()) << each.status().text();
+    EXPECT_EQ(got_down, down);
+    EXPECT_EQ(got_up, up);
+    EXPECT_EQ(requests[2].mark(), mark);
+    EXPECT_EQ(requests[2].message_bytes(), size);
+  }
+  EXPECT_EQ(low->traffic().bytes_sent, high->traffic().bytes_received);
+}
+
+// Each rank posts on all lanes to all peers, on a thread of its own that parks.
+TEST(TcpWiresTest, RanksOnThreadsExchangeOnAllLanes) {
+  constexpr uint32_t kWorld = 3;
+  constexpr uint32_t kRounds = 20;
+  Job job(kWorld);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    threads.emplace_back([&job, rank] {
+      const auto wires = job.open(rank, 77);
+      const Deadline deadline = Deadline::after(kTestTimeoutNs);
+      for (uint32_t round = 0; round < kRounds; ++round) {
+        struct Exchange {
+          std::vector<uint8_t> out, in;
+          WireRequest send, receive;
+        };
+        std::vector<std::unique_ptr<Exchange>> all;
+        for (uint32_t peer = 0; peer < kWorld; ++peer) {
+          for (uint32_t lane = 0; lane < WireSet::kLanes && peer != rank; ++lane) {
+            auto each = std::make_unique<Exchange>();
+            each->out = pattern((round * 7919u) % 70000u, rank * 100 + peer * 10 + lane + round);
+            each->in.resize(each->out.size());
+            each->send.set_memory(each->out.data(), each->out.size());
+            each->receive.set_memory(each->in.data(), each->in.size());
+            wires->post_receive(peer, lane, each->receive);
+            wires->post_send(peer, lane, each->send);
+            all.push_back(std::move(each));
+          }
+        }
+        for (bool is_done = false; !is_done;) {
+          ASSERT_FALSE(deadline.passed());
+          if (!wires->progress()) wires->park(20'000'000);
+          is_done = true;
+          for (const auto& each : all) {
+            is_done = is_done && each->send.is_done() && each->receive.is_done();
+          }
+        }
+        size_t next = 0;
+        for (uint32_t peer = 0; peer < kWorld; ++peer) {
+          for (uint32_t lane = 0; lane < WireSet::kLanes && peer != rank; ++lane) {
+            const Exchange& each = *all[next++];
+            ASSERT_TRUE(each.receive.status().ok()) << each.receive.status().text();
+            ASSERT_EQ(each.in, pattern(each.in.size(), peer * 100 + rank * 10 + lane + round));
+          }
+        }
+      }
+    });
+  }
+  for (std::thread& each : threads) each.join();
+}
+
+TEST(TcpWiresTest, ScatteredMemoryIsGatheredAndManyShortMessagesKeepTheirOrder) {
+  Job job(2);
+  const auto low = job.open(0);
+  const auto high = job.open(1);
+  std::vector<uint8_t> source = pattern(100000, 5);
+  std::vector<uint8_t> target(source.size());
+  std::vector<iovec> out;
+  std::vector<iovec> in;
+  for (size_t i = 0; i < 100; ++i) out.push_back({source.data() + i * 1000, 1000});
+  out.insert(out.begin() + 50, iovec{nullptr, 0});
+  for (size_t i = 0; i < 200; ++i) in.push_back({target.data() + i * 500, 500});
+  WireRequest send;
+  WireRequest receive;
+  send.set_pieces(out);
+  receive.set_pieces(in);
+  low->post_send(1, 2, send);
+  high->post_receive(0, 2, receive);
+  std::vector<uint32_t> numbers(500);
+  std::vector<uint32_t> got(numbers.size());
+  std::vector<WireRequest> sends(numbers.size());
+  std::vector<WireRequest> receives(numbers.size());
+  std::vector<const WireRequest*> all = {&send, &receive};
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = static_cast<uint32_t>(i * i);
+    sends[i].set_memory(&numbers[i], sizeof(uint32_t));
+    receives[i].set_memory(&got[i], sizeof(uint32_t));
+    low->post_send(1, 2, sends[i]);
+    high->post_receive(0, 2, receives[i]);
+    all.push_back(&sends[i]);
+    all.push_back(&receives[i]);
+  }
+  ASSERT_TRUE(finish({low.get(), high.get()}, all));
+  EXPECT_EQ(target, source);
+  EXPECT_EQ(got, numbers);
+}
+
+TEST(TcpWiresTest, SteadyStateAllocatesNothing) {
+  Job job(2);
+  const auto low = job.open(0);
+  const auto high = job.open(1);
+  std::vector<uint8_t> source = pattern(200000, 1);
+  std::vector<uint8_t> target(source.size());
+  const auto move_once = [&] {
+    WireRequest send;
+    WireRequest receive;
+    send.set_memory(source.data(), source.size());
+    receive.set_memory(target.data(), target.size());
+    high->post_send(0, 0, send);
+    low->post_receive(1, 0, receive);
+    const Deadline deadline = Deadline::after(kTestTimeoutNs);
+    while (!(send.is_done() && receive.is_done()) && !deadline.passed()) {
+      const bool has_moved = high->progress();
+      if (!low->progress() && !has_moved) low->park(1'000'000);
+    }
+    return send.is_done() && receive.is_done();
+  };
+  ASSERT_TRUE(move_once());
+  g_allocations = 0;
+  t_counts = true;
+  bool is_done = true;
+  for (int i = 0; i < 50; ++i) is_done = move_once() && is_done;
+  t_counts = false;
+  EXPECT_TRUE(is_done);
+  EXPECT_EQ(g_allocations, 0u);
+}
+
+TEST(TcpWiresTest, MessageOfAnotherSizeIsReportedAndTheWireGoesOn) {
+  Job job(2);
+  const auto low = job.open(0);
+  const auto high = job.open(1);
+  for (const auto& [sent, expected] :
+       std::vector<std::pair<size_t, size_t>>{{100000, 10}, {10, 100000}, {0, 1}, {1, 0}}) {
+    std::vector<uint8_t> source = pattern(sent, 1);
+    std::vector<uint8_t> target(expected);
+    WireRequest send;
+    WireRequest receive;
+    send.set_memory(source.data(), sent);
+    receive.set_memory(target.data(), expected);
+    low->post_send(1, 0, send);
+    high->post_receive(0, 0, receive);
+    ASSERT_TRUE(finish({low.get(), high.get()}, {&send, &receive}));
+    EXPECT_TRUE(send.status().ok());
+    EXPECT_EQ(receive.status().code(), KEEL_INVALID_ARGUMENT);
+    EXPECT_EQ(receive.message_bytes(), sent);
+  }
+  EXPECT_TRUE(high->failure().ok());
+}
+
+TEST(TcpWiresTest, ClosedPeerFailsTheSetByName) {
+  Job job(2);
+  const auto low = job.open(0);
+  auto high = job.open(1);
+  std::vector<uint8_t> memory(1000);
+  WireRequest send;
+  WireRequest receive;
+  send.set_memory(memory.data(), 0);
+  receive.set_memory(memory.data(), 0);
+  high->post_send(0, 0, send);
+  low->post_receive(1, 0, receive);
+  ASSERT_TRUE(finish({low.get(), high.get()}, {&send, &receive}));
+  WireRequest pending;
+  pending.set_memory(memory.data(), memory.size());
+  low->post_receive(1, 0, pending);
+  high.reset();
+  ASSERT_TRUE(finish({low.get()}, {&pending}));
+  EXPECT_EQ(pending.status().code(), KEEL_RANK_FAILED);
+  EXPECT_NE(std::string(pending.status().text()).find("rank 1"), std::string::npos);
+  uint32_t peer = 0;
+  EXPECT_EQ(low->failure(&peer).code(), KEEL_RANK_FAILED);
+  EXPECT_EQ(peer, 1u);
+  // Sticky: later requests end at once.
+  WireRequest later;
+  low->post_send(1, 0, later);
+  EXPECT_TRUE(later.is_done());
+  EXPECT_EQ(later.status().code(), KEEL_RANK_FAILED);
+}
+
+TEST(TcpWiresTest, CancelEndsAParkedRankAndItsRequests) {
+  Job job(2);
+  const auto low = job.open(0);
+  std::vector<uint8_t> memory(1000);
+  WireRequest pending;
+  pending.set_memory(memory.data(), memory.size());
+  low->post_receive(1, 3, pending);  // the peer never connects
+  std::thread other([&] { job.hub(0).fail(failure(KEEL_ABORTED, "rank 1 aborted")); });
+  ASSERT_TRUE(finish({low.get()}, {&pending}));
+  other.join();
+  EXPECT_EQ(pending.status().code(), KEEL_ABORTED);
+  EXPECT_STREQ(pending.status().text(), "rank 1 aborted");
+}
+
+TEST(TcpWiresTest, PeersThatDoNotBelongAreShutOut) {
+  Job job(2);
+  const auto low = job.open(0);
+  const auto expect_refused = [&](Job& other, keel_status code) {
+    other.table().ranks[0].address = job.hub(0).address().text();
+    other.hub(1).set_table(other.table());
+    const auto high = other.open(1);
+    WireRequest request;
+    high->post_send(0, 0, request);
+    EXPECT_TRUE(request.is_done());
+    EXPECT_EQ(request.status().code(), code) << request.status().text();
+  };
+  Job wrong_secret(2, HostSecret{std::string("another secret of a job")});
+  expect_refused(wrong_secret, KEEL_PERMISSION_DENIED);
+  Job old_epoch(2, kSecret, /*epoch=*/0);
+  expect_refused(old_epoch, KEEL_FAILED_PRECONDITION);
+  Job other_job(2);
+  other_job.table().job.bytes.fill(4);
+  expect_refused(other_job, KEEL_NOT_FOUND);
+  EXPECT_TRUE(low->failure().ok());
+}
+
+}  // namespace
+}  // namespace keel

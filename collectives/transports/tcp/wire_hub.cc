@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/transports/tcp/wire_hub.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "collectives/bootstrap/handshake.h"
+#include "collectives/bootstrap/tcp_dialog.h"
+#include "collectives/transports/tcp/tcp_wires.h"
+
+namespace keel {
+
+Status WireHub::open(const TcpAddress& bind, const HostSecret& secret, uint32_t rank,
+                     std::shared_ptr<WireHub>* out_hub) {
+  auto hub = std::make_shared<WireHub>(secret, rank);
+  KEEL_RETURN_IF_ERROR(silence_ms(&hub->silence_));
+  FileDescriptor socket;
+  KEEL_RETURN_IF_ERROR(listen_tcp(bind, &socket, &hub->address_));
+  const std::weak_ptr<WireHub> weak = hub;
+  KEEL_RETURN_IF_ERROR(HostListener::open(
+      std::move(socket), secret,
+      [weak](const Opening& opening) {
+        const auto self = weak.lock();
+        return self ? self->admit(opening) : failure(KEEL_NOT_FOUND, "the rank has left");
+      },
+      [weak](const Opening& opening, FileDescriptor peer) {
+        if (const auto self = weak.lock()) self->on_peer(opening, std::move(peer));
+      },
+      &hub->listener_));
+  *out_hub = std::move(hub);
+  return {};
+}
+
+WireHub::~WireHub() {
+  close();
+}
+
+void WireHub::close() {
+  if (listener_) listener_->close();
+}
+
+void WireHub::set_table(const HostTable& table) {
+  std::lock_guard lock(mutex_);
+  table_ = table;
+  has_table_ = true;
+}
+
+Status WireHub::admit(const Opening& opening) {
+  std::lock_guard lock(mutex_);
+  if (!has_table_) return {KEEL_UNAVAILABLE, "the rank does not know the others yet"};
+  if (opening.purpose != Opening::Purpose::kWire || opening.job != table_.job) {
+    return failure(KEEL_NOT_FOUND, "a rank of another job listens here");
+  }
+  if (opening.epoch != table_.epoch) {
+    return failure(KEEL_FAILED_PRECONDITION,
+                   "rank {} has epoch {}, and the job has {}: the rank "
+                   "was taken for failed, and is shut out",
+                   opening.from, opening.epoch, table_.epoch);
+  }
+  if (opening.to != rank_ || opening.from >= table_.ranks.size() || opening.from <= rank_) {
+    return failure(KEEL_INVALID_ARGUMENT, "a wire from rank {} to rank {} came to rank {}",
+                   opening.from, opening.to, rank_);
+  }
+  return {};
+}
+
+void WireHub::on_peer(const Opening& opening, FileDescriptor socket) {
+  std::lock_guard lock(mutex_);
+  if (!failure_.ok()) return;
+  const auto found = wires_.find(opening.context);
+  if (found != wires_.end()) {
+    // Under the lock, so that the wires are not removed meanwhile.
+    found->second->adopt(opening.from, opening.lane, std::move(socket));
+    return;
+  }
+  // Each peer has few communicators that this rank does not have yet.
+  constexpr size_t kMostEarlyPerPeer = 256;
+  if (early_.size() >= kMostEarlyPerPeer * table_.ranks.size()) return;
+  early_[{opening.context, opening.from, opening.lane}] = std::move(socket);
+}
+
+Status WireHub::add(uint64_t context, TcpWires* wires) {
+  std::lock_guard lock(mutex_);
+  if (!wires_.emplace(context, wires).second) {
+    return failure(KEEL_ALREADY_EXISTS, "the wires of communicator {:#x} are open", context);
+  }
+  for (auto each = early_.lower_bound({context, 0, 0});
+       each != early_.end() && std::get<0>(each->first) == context; each = early_.erase(each)) {
+    wires->adopt(std::get<1>(each->first), std::get<2>(each->first), std::move(each->second));
+  }
+  if (!failure_.ok()) wires->cancel(failure_);
+  return {};
+}
+
+void WireHub::remove(uint64_t context) {
+  std::lock_guard lock(mutex_);
+  wires_.erase(context);
+}
+
+void WireHub::fail(const Status& why) {
+  std::lock_guard lock(mutex_);
+  if (!failure_.ok()) return;
+  failure_ = why;
+  early_.clear();
+  for (const auto& [context, wires] : wires_) wires->cancel(why);
+}
+
+Status WireHub::connect(uint32_t peer, uint32_t lane, uint64_t context,
+                        const std::atomic<bool>& cancelled, FileDescriptor* out_socket) {
+  constexpr std::chrono::milliseconds kPause(2);
+  const Deadline deadline = Deadline::after(kHandshakeNs);
+  while (true) {
+    bool may_pass = false;
+    const Status status = try_connect(table_.ranks.at(peer), lane, context, cancelled, deadline,
+                                      out_socket, &may_pass);
+    if (status.ok() || !may_pass || deadline.passed()) return status;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+Status WireHub::try_connect(const HostRank& other, uint32_t lane, uint64_t context,
+                            const std::atomic<bool>& cancelled, const Deadline& deadline,
+                            FileDescriptor* out_socket, bool* out_may_pass) {
+  TcpAddress address;
+  KEEL_RETURN_IF_ERROR(TcpAddress::parse(other.address, &address));
+  TcpDialog dialog(&cancelled);
+  const Status connected = dialog.connect(address, silence_, deadline);
+  if (connected.code() == KEEL_UNAVAILABLE) return {KEEL_RANK_FAILED, connected.text()};
+  KEEL_RETURN_IF_ERROR(connected);
+  HandshakeInitiator handshake(secret_, {.purpose = Opening::Purpose::kWire,
+                                         .job = table_.job,
+                                         .epoch = table_.epoch,
+                                         .context = context,
+                                         .from = rank_,
+                                         .to = other.peer.rank,
+                                         .lane = lane,
+                                         .address = other.address});
+  Bytes message;
+  Bytes proof;
+  KEEL_RETURN_IF_ERROR(handshake.open(&message));
+  Status status = dialog.send(message, deadline);
+  if (status.ok()) status = dialog.receive(kMaxStrangerBytes, deadline, &message);
+  if (status.ok()) status = handshake.on_challenge(message, &proof);
+  if (status.ok()) status = dialog.send(proof, deadline);
+  if (status.ok()) status = dialog.receive(kMaxStrangerBytes, deadline, &message);
+  if (status.ok()) status = HandshakeInitiator::on_answer(message);
+  if (status.ok()) *out_socket = dialog.take();
+  // The peer has no table yet, or a flood of strangers at its port took this connection's place.
+  *out_may_pass = status.code() == KEEL_UNAVAILABLE || status.code() == KEEL_RANK_FAILED;
+  return status;
+}
+
+}  // namespace keel

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wire port of one rank: makes and accepts the connections of its wires.
+#ifndef KEEL_COLLECTIVES_TRANSPORTS_TCP_WIRE_HUB_H_
+#define KEEL_COLLECTIVES_TRANSPORTS_TCP_WIRE_HUB_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+
+#include "base/ipc/file_descriptor.h"
+#include "collectives/bootstrap/host_bootstrap.h"
+#include "collectives/bootstrap/host_listener.h"
+#include "collectives/bootstrap/host_secret.h"
+#include "collectives/bootstrap/tcp_socket.h"
+#include "core/deadline.h"
+#include "core/status.h"
+
+namespace keel {
+
+class TcpWires;
+
+// Of two ranks the higher one connects. A connection that arrives before this rank has opened the
+// wires of its communicator waits here. Thread-safe.
+class WireHub : public std::enable_shared_from_this<WireHub> {
+ public:
+  // Listens at |bind|. Peers are asked to wait until set_table().
+  static Status open(const TcpAddress& bind, const HostSecret& secret, uint32_t rank,
+                     std::shared_ptr<WireHub>* out_hub);
+  WireHub(HostSecret secret, uint32_t rank) : secret_(std::move(secret)), rank_(rank) {}
+  ~WireHub();
+
+  const TcpAddress& address() const { return address_; }
+  uint32_t rank() const { return rank_; }
+  void set_table(const HostTable& table);
+  const HostTable& table() const { return table_; }
+
+  // Connects |lane| of the communicator |context| to the lower rank |peer|. Blocks for the
+  // handshake, kHandshakeNs at most; |cancelled| ends the wait.
+  Status connect(uint32_t peer, uint32_t lane, uint64_t context, const std::atomic<bool>& cancelled,
+                 FileDescriptor* out_socket);
+  // KEEL_ALREADY_EXISTS when |wires| of this context exist.
+  Status add(uint64_t context, TcpWires* wires);
+  void remove(uint64_t context);
+  // Cancels all wires, and those to come, with |why|. The first failure stays.
+  void fail(const Status& why);
+  // Closes the port. No callback runs after the return.
+  void close();
+
+ private:
+  using Key = std::tuple<uint64_t, uint32_t, uint32_t>;  // context, peer, lane
+
+  // |*out_may_pass|: whether another attempt may succeed.
+  Status try_connect(const HostRank& other, uint32_t lane, uint64_t context,
+                     const std::atomic<bool>& cancelled, const Deadline& deadline,
+                     FileDescriptor* out_socket, bool* out_may_pass);
+  Status admit(const Opening& opening);
+  void on_peer(const Opening& opening, FileDescriptor socket);
+
+  const HostSecret secret_;
+  const uint32_t rank_;
+  TcpAddress address_;
+  uint32_t silence_ = 0;
+  std::shared_ptr<HostListener> listener_;
+  std::mutex mutex_;
+  bool has_table_ = false;
+  HostTable table_;  // constant from set_table() on
+  Status failure_;
+  std::map<uint64_t, TcpWires*> wires_;
+  std::map<Key, FileDescriptor> early_;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_TRANSPORTS_TCP_WIRE_HUB_H_
