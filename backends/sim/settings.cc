@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::string_view kKeys[] = {
     "devices",  "profile", "memory_mib", "single_queue", "pageable_async",
-    "delay_us", "seed",    "faults",     "ccl",          "conformance"};
+    "delay_us", "seed",    "faults",     "ccl",          "conformance",
+    "compute"};
 
 using Values = emulator::SettingValues;
 
