@@ -31,6 +31,7 @@ const std::map<std::string, Set> kMay = {
     {"conformance", {"keel", "base", "core", "ops", "collectives", "tensorfile"}},
     {"tensorfile", {"keel", "base", "files"}},
     {"cli", {"keel", "base", "core", "ops", "collectives", "conformance", "tensorfile", "bench"}},
+    {"parallel", {"keel", "base", "files", "tensorfile"}},
     {"samples", {"keel", "base", "tensorfile"}},
     {"frameworks", {"keel"}},
     {"bench", {"keel", "base", "core", "ops", "collectives", "samples", "backends", "tensorfile"}},
