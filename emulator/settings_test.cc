@@ -34,8 +34,9 @@ TEST(SettingsTest, KeysOfChipsAreTaken) {
 }
 
 TEST(SettingsTest, ABadValueIsNamedAndNothingIsTakenOver) {
-  for (const char* text : {"devices=65", "devices=", "memory_mib=0", "delay_us=x", "seed=-1",
-                           "single_queue=2", "compute=1", "faults=explode@1", "profile=/nowhere/at/all"}) {
+  for (const char* text :
+       {"devices=65", "devices=", "memory_mib=0", "delay_us=x", "seed=-1", "single_queue=2",
+        "compute=1", "faults=explode@1", "profile=/nowhere/at/all"}) {
     SettingValues values;
     expect_ok(split_settings(std::string("devices=2 ") + text, &values));
     ChipSettings settings;

@@ -57,8 +57,7 @@ std::optional<Box> intersection(const Box& a, const Box& b) {
   Box common;
   for (size_t axis = 0; axis < a.rank(); ++axis) {
     const int64_t begin = std::max(a.begin[axis], b.begin[axis]);
-    const int64_t end =
-        std::min(a.begin[axis] + a.size[axis], b.begin[axis] + b.size[axis]);
+    const int64_t end = std::min(a.begin[axis] + a.size[axis], b.begin[axis] + b.size[axis]);
     if (end <= begin) return std::nullopt;
     common.begin.push_back(begin);
     common.size.push_back(end - begin);

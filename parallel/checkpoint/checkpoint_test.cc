@@ -71,12 +71,11 @@ struct Whole {
 };
 
 const std::vector<Whole>& model() {
-  static const std::vector<Whole>& all =
-      *new std::vector<Whole>{{"rows", {8, 6}, 0},
-                              {"columns", {6, 8}, 1000},
-                              {"uneven", {5}, 2000},
-                              {"cube", {3, 4, 5}, 3000},
-                              {"one", {}, 4000}};
+  static const std::vector<Whole>& all = *new std::vector<Whole>{{"rows", {8, 6}, 0},
+                                                                 {"columns", {6, 8}, 1000},
+                                                                 {"uneven", {5}, 2000},
+                                                                 {"cube", {3, 4, 5}, 3000},
+                                                                 {"one", {}, 4000}};
   return all;
 }
 
@@ -272,10 +271,9 @@ TEST_F(CheckpointTest, AFailureOfOneRankIsEveryRanksAndKeepsTheOldSet) {
 
 TEST_F(CheckpointTest, AFailedCommitIsEveryRanks) {
   save_all(2, {1}, root_);
-  const std::vector<std::string> failures =
-      save(root_, 2, {2}, [](uint32_t, const char* phase) {
-        if (std::string_view(phase) == "latest") throw Error(KEEL_UNAVAILABLE, "no more names");
-      });
+  const std::vector<std::string> failures = save(root_, 2, {2}, [](uint32_t, const char* phase) {
+    if (std::string_view(phase) == "latest") throw Error(KEEL_UNAVAILABLE, "no more names");
+  });
   EXPECT_NE(failures[0].find("no more names"), std::string::npos) << failures[0];
   EXPECT_NE(failures[1].find("rank 0 could not complete the set"), std::string::npos)
       << failures[1];
@@ -290,8 +288,9 @@ TEST_F(CheckpointTest, ABrokenSetIsNamed) {
   const fs::path shard = folder / shard_name(1, 3);
   const fs::path kept = root_ / "kept";
   fs::rename(shard, kept);
-  EXPECT_NE(open_failure(root_ / "a").find("shard 1 of 3 (rank-00001-of-00003.safetensors) is "
-                                           "missing"),
+  EXPECT_NE(open_failure(root_ / "a")
+                .find("shard 1 of 3 (rank-00001-of-00003.safetensors) is "
+                      "missing"),
             std::string::npos);
 
   fs::copy_file(other / shard_name(1, 3), shard);

@@ -214,14 +214,13 @@ void Checkpoint::State::check_cover() const {
       for (size_t j = 0; j < i; ++j) {
         if (intersection(pieces[i].box, pieces[j].box).has_value()) {
           lose(folder.string() + ": pieces of tensor " + name + " overlap: " +
-               pieces[j].box.text() + " in " + pieces[j].file->path().filename().string() +
-               ", " + pieces[i].box.text() + " in " +
-               pieces[i].file->path().filename().string());
+               pieces[j].box.text() + " in " + pieces[j].file->path().filename().string() + ", " +
+               pieces[i].box.text() + " in " + pieces[i].file->path().filename().string());
         }
       }
     }
-    const int64_t wanted = std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1},
-                                           std::multiplies<>());
+    const int64_t wanted =
+        std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1}, std::multiplies<>());
     if (found != wanted) {
       lose(folder.string() + ": tensor " + name + " has " + std::to_string(found) + " of " +
            std::to_string(wanted) + " elements");

@@ -97,11 +97,9 @@ Box box_of(const TensorPiece& piece) {
   if (box.begin.empty()) box.begin.assign(piece.shape.size(), 0);
   if (box.size.empty()) box.size = piece.shape;
   if (!box.is_inside(piece.shape)) {
-    throw Error(KEEL_INVALID_ARGUMENT, "checkpoint: tensor " + piece.name + ": the box " +
-                                           box.text() + " is not inside " +
-                                           Box{std::vector<int64_t>(piece.shape.size(), 0),
-                                               piece.shape}
-                                               .text());
+    throw Error(KEEL_INVALID_ARGUMENT,
+                "checkpoint: tensor " + piece.name + ": the box " + box.text() + " is not inside " +
+                    Box{std::vector<int64_t>(piece.shape.size(), 0), piece.shape}.text());
   }
   return box;
 }
@@ -137,9 +135,9 @@ std::vector<StoredPiece> parse_pieces(const std::string& text) {
 }
 
 std::string SetIndex::text() const {
-  const nlohmann::ordered_json whole = {{"format", "keel.checkpoint"}, {"version", 1},
-                                        {"set", set},                  {"step", step},
-                                        {"bytes", bytes},              {"metadata", metadata}};
+  const nlohmann::ordered_json whole = {
+      {"format", "keel.checkpoint"}, {"version", 1}, {"set", set}, {"step", step}, {"bytes", bytes},
+      {"metadata", metadata}};
   return whole.dump(1) + "\n";
 }
 

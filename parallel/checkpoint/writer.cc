@@ -146,8 +146,7 @@ void CheckpointWriter::save(int64_t step, std::span<const TensorPiece> pieces,
   auto* const host = static_cast<std::byte*>(state.snapshot.data());
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (state.sizes[i] == 0) continue;
-    stream.copy(Device(), host + state.offsets[i], stream.device(), pieces[i].data,
-                state.sizes[i]);
+    stream.copy(Device(), host + state.offsets[i], stream.device(), pieces[i].data, state.sizes[i]);
   }
   state.copied.record(stream);
   state.done.store(false);

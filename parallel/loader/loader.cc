@@ -92,10 +92,9 @@ void Loader::run(Shared& shared) {
         const int64_t sample = batch.first_sample + i;
         const int64_t of_epoch = shared.files.samples();
         const size_t at = static_cast<size_t>(i) * context;
-        shared.files.read(
-            shuffled(options.seed, sample / of_epoch, sample % of_epoch, of_epoch),
-            std::span(batch.tokens).subspan(at, context),
-            std::span(batch.labels).subspan(at, context));
+        shared.files.read(shuffled(options.seed, sample / of_epoch, sample % of_epoch, of_epoch),
+                          std::span(batch.tokens).subspan(at, context),
+                          std::span(batch.labels).subspan(at, context));
       }
     } catch (...) {
       failure = std::current_exception();
@@ -113,14 +112,13 @@ Loader::Loader(const TokenFiles& files, const LoaderOptions& options)
 Loader::Loader(const TokenFiles& files, const LoaderOptions& options, const LoaderState& state) {
   if (options.batch < 1 || options.first < 0 || options.count < 1 ||
       options.count > options.batch - options.first) {
-    throw Error(KEEL_INVALID_ARGUMENT,
-                "loader: samples " + std::to_string(options.first) + " to " +
-                    std::to_string(options.first + options.count) + " of a batch of " +
-                    std::to_string(options.batch));
+    throw Error(KEEL_INVALID_ARGUMENT, "loader: samples " + std::to_string(options.first) + " to " +
+                                           std::to_string(options.first + options.count) +
+                                           " of a batch of " + std::to_string(options.batch));
   }
   if (options.threads < 1 || options.ahead < 1) {
-    throw Error(KEEL_INVALID_ARGUMENT, "loader: " + std::to_string(options.threads) +
-                                           " threads, " + std::to_string(options.ahead) +
+    throw Error(KEEL_INVALID_ARGUMENT, "loader: " + std::to_string(options.threads) + " threads, " +
+                                           std::to_string(options.ahead) +
                                            " steps ahead; both must be 1 or more");
   }
   if (state.fingerprint != files.fingerprint() || state.next_sample < 0) {
@@ -163,8 +161,7 @@ const Loader::Batch& Loader::next() {
 
 LoaderState Loader::state() const {
   const std::lock_guard lock(shared_->mutex);
-  return {shared_->options.seed,
-          shared_->start + shared_->next_given * shared_->options.batch,
+  return {shared_->options.seed, shared_->start + shared_->next_given * shared_->options.batch,
           shared_->files.fingerprint()};
 }
 

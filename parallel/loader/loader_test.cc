@@ -126,9 +126,9 @@ TEST_F(LoaderTest, BadFilesAreNamed) {
   EXPECT_NE(failure([&] { TokenFiles({folder_ / "absent"}, TokenWidth::k16, 4); }, KEEL_NOT_FOUND)
                 .find("absent"),
             std::string::npos);
-  EXPECT_NE(failure([&] { TokenFiles({folder_}, TokenWidth::k16, 4); }, KEEL_NOT_FOUND)
-                .find("regular"),
-            std::string::npos);
+  EXPECT_NE(
+      failure([&] { TokenFiles({folder_}, TokenWidth::k16, 4); }, KEEL_NOT_FOUND).find("regular"),
+      std::string::npos);
   const fs::path odd = write("odd", 0, 20);
   fs::resize_file(odd, 39);
   EXPECT_NE(failure([&] { TokenFiles({odd}, TokenWidth::k16, 4); }, KEEL_INVALID_ARGUMENT)
@@ -150,10 +150,10 @@ TEST_F(LoaderTest, ATokenBeyondInt32ReachesTheCaller) {
 TEST_F(LoaderTest, RefusesSharesAndStates) {
   const TokenFiles files({write("a", 0, 401)}, TokenWidth::k16, 4);
   const TokenFiles others({write("b", 7, 401)}, TokenWidth::k16, 4);
-  EXPECT_NE(failure([&] { Loader(files, {.batch = 4, .first = 2, .count = 3}); },
-                    KEEL_INVALID_ARGUMENT)
-                .find("samples 2 to 5 of a batch of 4"),
-            std::string::npos);
+  EXPECT_NE(
+      failure([&] { Loader(files, {.batch = 4, .first = 2, .count = 3}); }, KEEL_INVALID_ARGUMENT)
+          .find("samples 2 to 5 of a batch of 4"),
+      std::string::npos);
   EXPECT_NE(failure([&] { Loader(files, {.threads = 0}); }, KEEL_INVALID_ARGUMENT), "none");
   Loader loader(files, {});
   EXPECT_NE(failure([&] { Loader(others, {}, loader.state()); }, KEEL_INVALID_ARGUMENT)

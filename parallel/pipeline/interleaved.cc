@@ -12,8 +12,8 @@
 // Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
 // Megatron-LM", 2021, section 2.2.
 #include <algorithm>
-#include <keel/parallel/schedule.hpp>
 #include <keel/error.hpp>
+#include <keel/parallel/schedule.hpp>
 
 #include "parallel/pipeline/passes.h"
 
@@ -21,12 +21,12 @@ namespace keel::parallel {
 inline namespace v0 {
 
 PipelineSchedule interleaved(uint32_t ranks, uint32_t chunks, uint32_t micro_batches,
-                     Gradients gradients) {
+                             Gradients gradients) {
   require_sizes(ranks, chunks, micro_batches);
   if (ranks < 2 || micro_batches % ranks != 0) {
     throw Error(KEEL_INVALID_ARGUMENT,
-                "interleaved schedule: " + std::to_string(micro_batches) +
-                    " micro-batches for " + std::to_string(ranks) +
+                "interleaved schedule: " + std::to_string(micro_batches) + " micro-batches for " +
+                    std::to_string(ranks) +
                     " ranks; it takes 2 ranks or more, and a multiple of them");
   }
   PipelineSchedule schedule;
@@ -40,8 +40,7 @@ PipelineSchedule interleaved(uint32_t ranks, uint32_t chunks, uint32_t micro_bat
   const auto micro_batch = [&](uint32_t i) { return i / group * ranks + i % ranks; };
   const auto chunk = [&](uint32_t i) { return i % group / ranks; };
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    const uint32_t ahead =
-        std::min((ranks - 1 - rank) * 2 + (chunks - 1) * ranks, total);
+    const uint32_t ahead = std::min((ranks - 1 - rank) * 2 + (chunks - 1) * ranks, total);
     Passes passes(gradients);
     const auto forward = [&](uint32_t i) {
       passes.forward(chunk(i) * ranks + rank, micro_batch(i));

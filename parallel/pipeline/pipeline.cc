@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <keel/parallel/pipeline.hpp>
-
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <keel/parallel/pipeline.hpp>
 #include <map>
 #include <utility>
 
@@ -46,8 +45,8 @@ char* first_byte(const keel_tensor& tensor) {
 // The slots of one stage, and the events that order their use.
 struct Pipeline::Chunk {
   struct Slot {
-    Event allocated, received;        // the input
-    Event computed, sent;             // the output
+    Event allocated, received;  // the input
+    Event computed, sent;       // the output
     Event has_gradient_room, gradient_received;
   };
   // A copy of an input's gradient: its slot ends with the weights' gradients, which need not wait
@@ -106,8 +105,8 @@ Pipeline::Pipeline(Communicator* axis, PipelineSchedule schedule, std::vector<St
   rank_ = axis == nullptr ? 0 : axis->rank();
   if (world != schedule_.ranks) {
     throw Error(KEEL_INVALID_ARGUMENT, "pipeline: a schedule of " +
-                                           std::to_string(schedule_.ranks) + " ranks on an axis of " +
-                                           std::to_string(world));
+                                           std::to_string(schedule_.ranks) +
+                                           " ranks on an axis of " + std::to_string(world));
   }
   if (stages_.size() != schedule_.chunks) {
     throw Error(KEEL_INVALID_ARGUMENT, "pipeline: rank " + std::to_string(rank_) + " has " +
@@ -195,8 +194,8 @@ void Pipeline::post_receives(size_t index, const PipelineStep& step) {
                            Event& done) {
     size_t mark = 0;
     if (step.recorder != nullptr) {
-      const SpanKind kind = is_backward(action.task) ? SpanKind::kReceiveGradient
-                                                     : SpanKind::kReceive;
+      const SpanKind kind =
+          is_backward(action.task) ? SpanKind::kReceiveGradient : SpanKind::kReceive;
       mark = step.recorder->begin(link.stream, kind, action.stage, action.micro_batch);
     }
     link.comm.recv(first_byte(into), elements_of(into), into.dtype, link.peer, link.stream);
@@ -323,8 +322,8 @@ void Pipeline::backward_weight(const Action& action, const PipelineStep& step, b
   is_marked &= step.recorder != nullptr;
   size_t mark = 0;
   if (is_marked) {
-    mark = step.recorder->begin(stream, SpanKind::kBackwardWeight, action.stage,
-                                action.micro_batch);
+    mark =
+        step.recorder->begin(stream, SpanKind::kBackwardWeight, action.stage, action.micro_batch);
   }
   stage.backward_weight(place);
   if (is_marked) step.recorder->end(mark, stream);

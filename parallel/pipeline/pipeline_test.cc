@@ -83,13 +83,14 @@ std::vector<float> on_one_device(const std::string& device, int steps) {
 }
 
 // The gradients of all layers; |division|: layers of each stage.
-std::vector<float> in_a_pipeline(const std::vector<std::string>& names, const PipelineSchedule& schedule,
+std::vector<float> in_a_pipeline(const std::vector<std::string>& names,
+                                 const PipelineSchedule& schedule,
                                  const std::vector<int64_t>& division, int steps) {
   std::mutex mutex;
   std::map<int64_t, std::vector<float>> parts;
   int losses = 0;
-  const std::vector<std::string> failures = run_thread_ranks(
-      devices(names), [&](uint32_t rank, Communicator& world, Device device) {
+  const std::vector<std::string> failures =
+      run_thread_ranks(devices(names), [&](uint32_t rank, Communicator& world, Device device) {
         Stream stream(device);
         std::vector<std::unique_ptr<LinearStage>> stages;
         std::vector<Stage*> chunks;
@@ -136,23 +137,24 @@ TEST_P(PipelineTest, GradientsAreTheBitsOfOneDevice) {
   const PipelineSchedule schedule =
       make_schedule(given.schedule, given.ranks, given.chunks, kMicroBatches);
   std::vector<std::string> names;
-  for (uint32_t rank = 0; rank < given.ranks; ++rank) names.push_back("cpu:" + std::to_string(rank));
+  for (uint32_t rank = 0; rank < given.ranks; ++rank)
+    names.push_back("cpu:" + std::to_string(rank));
   EXPECT_EQ(in_a_pipeline(names, schedule, division(schedule.stages()), /*steps=*/2),
             on_one_device("cpu:0", 2));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Schedules, PipelineTest,
-    testing::Values(Case{"1f1b", 2, 1}, Case{"1f1b", 3, 1}, Case{"1f1b-apart", 4, 1},
-                    Case{"interleaved", 2, 2}, Case{"interleaved", 3, 3},
-                    Case{"interleaved-apart", 2, 3}, Case{"zero-bubble", 2, 1},
-                    Case{"zero-bubble", 4, 1}),
-    [](const auto& instance) {
-      std::string name = instance.param.schedule + std::to_string(instance.param.ranks) + "x" +
-                         std::to_string(instance.param.chunks);
-      std::erase(name, '-');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Schedules, PipelineTest,
+                         testing::Values(Case{"1f1b", 2, 1}, Case{"1f1b", 3, 1},
+                                         Case{"1f1b-apart", 4, 1}, Case{"interleaved", 2, 2},
+                                         Case{"interleaved", 3, 3}, Case{"interleaved-apart", 2, 3},
+                                         Case{"zero-bubble", 2, 1}, Case{"zero-bubble", 4, 1}),
+                         [](const auto& instance) {
+                           std::string name = instance.param.schedule +
+                                              std::to_string(instance.param.ranks) + "x" +
+                                              std::to_string(instance.param.chunks);
+                           std::erase(name, '-');
+                           return name;
+                         });
 
 TEST(PipelineChipsTest, RanksOfTwoMakes) {
   const std::vector<float> expected = on_one_device("cpu:0", 1);
@@ -180,8 +182,9 @@ TEST(PipelineErrorsTest, WrongNumbersAreNamed) {
     }
     return "none";
   };
-  EXPECT_NE(failure([&] { Pipeline(nullptr, one_f_one_b(2, 2), {&whole}); })
-                .find("a schedule of 2 ranks on an axis of 1"),
+  EXPECT_NE(failure([&] {
+              Pipeline(nullptr, one_f_one_b(2, 2), {&whole});
+            }).find("a schedule of 2 ranks on an axis of 1"),
             std::string::npos);
   EXPECT_NE(failure([&] { Pipeline(nullptr, one_f_one_b(1, 2), {}); }).find("has 0 stages, not 1"),
             std::string::npos);

@@ -52,8 +52,9 @@ void use_paced_chips(const Options& options, const std::filesystem::path& profil
 }
 
 // One rank's steps; returns all ranks' last step, and the idle share of each step.
-std::vector<RankSteps> run_rank(const Options& options, const PipelineSchedule& schedule, uint32_t rank,
-                                Communicator& world, Device device, std::vector<double>* idle) {
+std::vector<RankSteps> run_rank(const Options& options, const PipelineSchedule& schedule,
+                                uint32_t rank, Communicator& world, Device device,
+                                std::vector<double>* idle) {
   Stream stream(device);
   const int64_t layers = kLayersOfRank / schedule.chunks;
   const int64_t total = layers * schedule.stages();
@@ -101,8 +102,8 @@ int run(const Options& options) {
     const std::vector<std::string> failures =
         run_thread_ranks(devices, [&](uint32_t rank, Communicator& world, Device device) {
           std::vector<double> ignored;
-          std::vector<RankSteps> all = run_rank(options, schedule, rank, world, device,
-                                                rank == 0 ? &idle : &ignored);
+          std::vector<RankSteps> all =
+              run_rank(options, schedule, rank, world, device, rank == 0 ? &idle : &ignored);
           if (rank == 0) last = std::move(all);
         });
     for (size_t rank = 0; rank < failures.size(); ++rank) {
@@ -111,11 +112,12 @@ int run(const Options& options) {
       return 1;
     }
     std::sort(idle.begin(), idle.end());
-    std::printf("%s: %u ranks, %u chunks, %u micro-batches: bubble %.1f %% (%.1f to %.1f in %zu "
-                "steps), formula %.1f %%\n",
-                name.c_str(), schedule.ranks, schedule.chunks, schedule.micro_batches,
-                100 * idle[idle.size() / 2], 100 * idle.front(), 100 * idle.back(), idle.size(),
-                100 * schedule.bubble());
+    std::printf(
+        "%s: %u ranks, %u chunks, %u micro-batches: bubble %.1f %% (%.1f to %.1f in %zu "
+        "steps), formula %.1f %%\n",
+        name.c_str(), schedule.ranks, schedule.chunks, schedule.micro_batches,
+        100 * idle[idle.size() / 2], 100 * idle.front(), 100 * idle.back(), idle.size(),
+        100 * schedule.bubble());
     std::printf("%s", text(analyse(last, schedule.bubble())).c_str());
     if (options.svg.empty()) continue;
     const std::string path = options.svg + "-" + name + ".svg";
@@ -146,9 +148,8 @@ int main(int argc, char** argv) {
   app.add_option("--steps", options.steps)->check(CLI::Range(1, 1000));
   app.add_option("--svg", options.svg, "draws the last step to NAME-SCHEDULE.svg");
   CLI11_PARSE(app, argc, argv);
-  const std::filesystem::path profile =
-      std::filesystem::temp_directory_path() /
-      ("keel-pipeline-" + std::to_string(getpid()) + ".json");
+  const std::filesystem::path profile = std::filesystem::temp_directory_path() /
+                                        ("keel-pipeline-" + std::to_string(getpid()) + ".json");
   int result = 1;
   try {
     use_paced_chips(options, profile);

@@ -60,19 +60,19 @@ std::vector<std::vector<Action>> needs(const PipelineSchedule& schedule, const A
   }
 }
 
-// Plays |schedule|; calls |visit|(rank, action, begin, end) for each pass, in an order in which they
-// can run.
+// Plays |schedule|; calls |visit|(rank, action, begin, end) for each pass, in an order in which
+// they can run.
 template <typename Visit>
-void play(const PipelineSchedule& schedule, const CostOf& cost, double transfer, const Visit& visit) {
+void play(const PipelineSchedule& schedule, const CostOf& cost, double transfer,
+          const Visit& visit) {
   Passed passed(schedule);
   std::vector<size_t> next(schedule.ranks, 0);
   std::vector<double> free_at(schedule.ranks, 0);
   const auto ready_at = [&](uint32_t rank, const Action& action, double* out_time) {
     *out_time = free_at[rank];
     for (const std::vector<Action>& either : needs(schedule, action)) {
-      const auto done =
-          std::find_if(either.begin(), either.end(),
-                       [&](const Action& needed) { return passed.is_done(needed); });
+      const auto done = std::find_if(either.begin(), either.end(),
+                                     [&](const Action& needed) { return passed.is_done(needed); });
       if (done == either.end()) return false;
       const bool is_far = schedule.rank_of(done->stage) != rank;
       *out_time = std::max(*out_time, passed.end(*done) + (is_far ? transfer : 0));
@@ -96,8 +96,8 @@ void play(const PipelineSchedule& schedule, const CostOf& cost, double transfer,
   }
   for (uint32_t rank = 0; rank < schedule.ranks; ++rank) {
     if (next[rank] < schedule.actions[rank].size()) {
-      refuse(schedule, rank_text(rank) + " waits forever at the " +
-                           text(schedule.actions[rank][next[rank]]));
+      refuse(schedule,
+             rank_text(rank) + " waits forever at the " + text(schedule.actions[rank][next[rank]]));
     }
   }
 }
@@ -117,8 +117,8 @@ void check_passes(const PipelineSchedule& schedule, uint32_t rank) {
     if (action.task != Task::kBackward && action.task != Task::kBackwardWeight) continue;
     uint32_t& expected = weight_next[schedule.chunk_of(action.stage)];
     if (action.micro_batch != expected++) {
-      refuse(schedule, rank_text(rank) + " adds weights' gradients out of order at the " +
-                           text(action));
+      refuse(schedule,
+             rank_text(rank) + " adds weights' gradients out of order at the " + text(action));
     }
   }
   for (uint32_t chunk = 0; chunk < schedule.chunks; ++chunk) {
@@ -229,7 +229,7 @@ void require_sizes(uint32_t ranks, uint32_t chunks, uint32_t micro_batches) {
 }
 
 PipelineSchedule make_schedule(const std::string& name, uint32_t ranks, uint32_t chunks,
-                       uint32_t micro_batches) {
+                               uint32_t micro_batches) {
   if (name == "1f1b") return one_f_one_b(ranks, micro_batches);
   if (name == "1f1b-apart") return one_f_one_b(ranks, micro_batches, Gradients::kApart);
   if (name == "interleaved") return interleaved(ranks, chunks, micro_batches);
@@ -251,19 +251,21 @@ void check(const PipelineSchedule& schedule) {
     check_memory(schedule, rank);
   }
   check_messages(schedule);
-  play(schedule, [](const Action&) { return 1.0; }, /*transfer=*/0,
-       [](uint32_t, const Action&, double, double) {});
+  play(
+      schedule, [](const Action&) { return 1.0; }, /*transfer=*/0,
+      [](uint32_t, const Action&, double, double) {});
 }
 
 Replay replay(const PipelineSchedule& schedule, const CostOf& cost, double transfer) {
   Replay result;
   result.passes.resize(schedule.ranks);
   double busy = 0;
-  play(schedule, cost, transfer, [&](uint32_t rank, const Action& action, double begin, double end) {
-    result.passes[rank].push_back({action, begin, end});
-    result.end = std::max(result.end, end);
-    busy += end - begin;
-  });
+  play(schedule, cost, transfer,
+       [&](uint32_t rank, const Action& action, double begin, double end) {
+         result.passes[rank].push_back({action, begin, end});
+         result.end = std::max(result.end, end);
+         busy += end - begin;
+       });
   if (result.end > 0) result.bubble = 1 - busy / (result.end * schedule.ranks);
   return result;
 }

@@ -169,7 +169,8 @@ TEST(DivideLayersTest, NoOtherDivisionEndsEarlier) {
       };
       double best = 1e9;
       for (int64_t a = 1; a <= layers - 2; ++a) {
-        for (int64_t b = 1; a + b <= layers - 1; ++b) best = std::min(best, end({a, b, layers - a - b}));
+        for (int64_t b = 1; a + b <= layers - 1; ++b)
+          best = std::min(best, end({a, b, layers - a - b}));
       }
       EXPECT_NEAR(end(divide_layers(layers, speed, extra)), best, 1e-9);
     }
@@ -177,9 +178,13 @@ TEST(DivideLayersTest, NoOtherDivisionEndsEarlier) {
 }
 
 TEST(DivideLayersTest, RefusesFewerLayersThanStages) {
-  EXPECT_NE(failure([] { divide_layers(2, std::vector<double>{1, 1, 1}); }).find("2 layers for 3"),
+  EXPECT_NE(failure([] {
+              divide_layers(2, std::vector<double>{1, 1, 1});
+            }).find("2 layers for 3"),
             std::string::npos);
-  EXPECT_NE(failure([] { divide_layers(4, std::vector<double>{1, 0}); }).find("speed"),
+  EXPECT_NE(failure([] {
+              divide_layers(4, std::vector<double>{1, 0});
+            }).find("speed"),
             std::string::npos);
 }
 

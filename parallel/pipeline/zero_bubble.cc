@@ -13,8 +13,8 @@
 //
 // Source: Qi et al., "Zero Bubble Pipeline Parallelism", 2023, section 2.3.
 #include <algorithm>
-#include <keel/parallel/schedule.hpp>
 #include <keel/error.hpp>
+#include <keel/parallel/schedule.hpp>
 
 #include "parallel/pipeline/passes.h"
 
@@ -53,8 +53,7 @@ PipelineSchedule zero_bubble(uint32_t ranks, uint32_t micro_batches) {
     schedule.in_flight.push_back(ranks);
   }
   schedule.idle = [ranks](const TaskCosts& costs) {
-    return (ranks - 1) *
-           std::max(costs.forward + costs.backward_data - costs.backward_weight, 0.0);
+    return (ranks - 1) * std::max(costs.forward + costs.backward_data - costs.backward_weight, 0.0);
   };
   return schedule;
 }

@@ -101,9 +101,9 @@ TimeShares shares_of(const RankSteps& rank, double seconds, double bubble,
 }
 
 nlohmann::ordered_json to_json(const TimeShares& shares) {
-  return {{"compute", shares.compute},   {"recompute", shares.recompute},
-          {"loader", shares.loader},     {"communication", shares.communication},
-          {"bubble", shares.bubble},     {"imbalance", shares.imbalance}};
+  return {{"compute", shares.compute}, {"recompute", shares.recompute},
+          {"loader", shares.loader},   {"communication", shares.communication},
+          {"bubble", shares.bubble},   {"imbalance", shares.imbalance}};
 }
 
 template <typename... Values>
@@ -114,10 +114,10 @@ std::string format(const char* pattern, Values... values) {
 }
 
 std::string line_of(const std::string& name, const TimeShares& shares, double mfu) {
-  std::string line = format("%-16s %8.1f %9.1f %6.1f %13.1f %6.1f %9.1f", name.c_str(),
-                            100 * shares.compute, 100 * shares.recompute, 100 * shares.loader,
-                            100 * shares.communication, 100 * shares.bubble,
-                            100 * shares.imbalance);
+  std::string line =
+      format("%-16s %8.1f %9.1f %6.1f %13.1f %6.1f %9.1f", name.c_str(), 100 * shares.compute,
+             100 * shares.recompute, 100 * shares.loader, 100 * shares.communication,
+             100 * shares.bubble, 100 * shares.imbalance);
   line += mfu > 0 ? format(" %6.1f\n", 100 * mfu) : "      -\n";
   return line;
 }
@@ -164,8 +164,7 @@ StepReport analyse(std::span<const RankSteps> ranks, double bubble) {
 
 std::string text(const StepReport& report) {
   std::string lines = format("step of %.3f ms; shares in %%\n", 1e3 * report.seconds);
-  lines +=
-      "rank              compute recompute loader communication bubble imbalance    MFU\n";
+  lines += "rank              compute recompute loader communication bubble imbalance    MFU\n";
   for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
     const RankReport& entry = report.ranks[rank];
     lines += line_of(std::to_string(rank) + " " + entry.device, entry.shares, entry.mfu);

@@ -172,7 +172,8 @@ TEST_F(RecorderTest, EveryRankGetsAllSteps) {
         own.device = "cpu:" + std::to_string(rank);
         own.model_flops = rank;
         // None, one and two spans.
-        for (uint32_t i = 0; i < rank; ++i) own.spans.push_back({SpanKind::kForward, rank, i, 1, 2});
+        for (uint32_t i = 0; i < rank; ++i)
+          own.spans.push_back({SpanKind::kForward, rank, i, 1, 2});
         const std::vector<RankSteps> all = gather_steps(world, stream, own);
         ASSERT_EQ(all.size(), 3u);
         for (uint32_t other = 0; other < 3; ++other) {

@@ -48,9 +48,10 @@ std::string format(const char* pattern, Values... values) {
 
 std::string rectangle(double x, double y, double width, double height, const char* color,
                       const std::string& title) {
-  return format("<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" "
-                "stroke=\"#ffffff\" stroke-width=\"0.5\"><title>",
-                x, y, width, height, color) +
+  return format(
+             "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" "
+             "stroke=\"#ffffff\" stroke-width=\"0.5\"><title>",
+             x, y, width, height, color) +
          title + "</title></rect>\n";
 }
 
@@ -83,10 +84,11 @@ std::string svg(std::span<const RankSteps> ranks, const std::string& title) {
   if (seconds == 0) seconds = 1e-6;
   const double scale = kWidth / seconds;
   const double bottom = kTop + kRank * static_cast<double>(ranks.size());
-  std::string picture = format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
-                               "height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
-                               "font-family=\"sans-serif\">\n",
-                               kLeft + kWidth + 20, bottom + 40, kLeft + kWidth + 20, bottom + 40);
+  std::string picture = format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
+      "height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
+      "font-family=\"sans-serif\">\n",
+      kLeft + kWidth + 20, bottom + 40, kLeft + kWidth + 20, bottom + 40);
   picture += format("<rect width=\"%.0f\" height=\"%.0f\" fill=\"#ffffff\"/>\n",
                     kLeft + kWidth + 20, bottom + 40);
   picture += label(kLeft, 24, "start", 16, xml_text(title));
@@ -110,8 +112,9 @@ std::string svg(std::span<const RankSteps> ranks, const std::string& title) {
   const double tick = tick_of(1e3 * seconds);
   for (double at = 0; at <= 1e3 * seconds; at += tick) {
     const double place = kLeft + at * 1e-3 * scale;
-    picture += format("<line x1=\"%.2f\" y1=\"%.0f\" x2=\"%.2f\" y2=\"%.0f\" stroke=\"#dddddd\"/>\n",
-                      place, kTop - 6, place, bottom);
+    picture +=
+        format("<line x1=\"%.2f\" y1=\"%.0f\" x2=\"%.2f\" y2=\"%.0f\" stroke=\"#dddddd\"/>\n",
+               place, kTop - 6, place, bottom);
     picture += label(place, bottom + 16, "middle", 11, format("%g", at));
   }
   picture += label(kLeft + kWidth, bottom + 32, "end", 11, "ms");
@@ -123,15 +126,15 @@ std::string svg(std::span<const RankSteps> ranks, const std::string& title) {
     for (const Span& span : ranks[number].spans) {
       const double begin = kLeft + span.begin * scale;
       const double width = std::max((span.end - span.begin) * scale, 0.0);
-      const std::string about = format("%s, stage %u, micro-batch %u: %.3f to %.3f ms",
-                                       name_of(span.kind), span.stage, span.micro_batch,
-                                       1e3 * span.begin, 1e3 * span.end);
+      const std::string about =
+          format("%s, stage %u, micro-batch %u: %.3f to %.3f ms", name_of(span.kind), span.stage,
+                 span.micro_batch, 1e3 * span.begin, 1e3 * span.end);
       if (is_communication(span.kind)) {
         // A call waits for its peer: only the end of the bar is the data's.
-        picture += format("<g opacity=\"0.35\">") +
-                   rectangle(begin, top + kPasses + 2, width, kMessages, color_of(span.kind),
-                             about) +
-                   "</g>\n";
+        picture +=
+            format("<g opacity=\"0.35\">") +
+            rectangle(begin, top + kPasses + 2, width, kMessages, color_of(span.kind), about) +
+            "</g>\n";
         continue;
       }
       picture += rectangle(begin, top, width, kPasses, color_of(span.kind), about);
@@ -140,8 +143,7 @@ std::string svg(std::span<const RankSteps> ranks, const std::string& title) {
       if (stages > ranks.size() && span.stage >= ranks.size()) {
         picture += rectangle(begin, top, width, 4, "#333333", about);
       }
-      picture += label(begin + width / 2, top + 20, "middle", 12,
-                       std::to_string(span.micro_batch));
+      picture += label(begin + width / 2, top + 20, "middle", 12, std::to_string(span.micro_batch));
     }
   }
   return picture + "</svg>\n";

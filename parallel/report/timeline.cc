@@ -8,8 +8,8 @@ inline namespace v0 {
 
 const char* name_of(SpanKind kind) {
   constexpr std::array<const char*, 12> kNames = {
-      "forward", "backward", "data gradient", "weight gradient", "recompute",
-      "optimizer", "send", "receive", "send gradient", "receive gradient", "collective", "loader"};
+      "forward", "backward", "data gradient", "weight gradient",  "recompute",  "optimizer",
+      "send",    "receive",  "send gradient", "receive gradient", "collective", "loader"};
   return kNames.at(static_cast<size_t>(kind));
 }
 

@@ -68,8 +68,7 @@ void LinearStage::forward(size_t slot) {
 void LinearStage::backward_data(size_t slot, double scale) {
   Slot& on = at(slot);
   if (is_last()) {
-    ops::scale(stream_,
-               {.x = matrix(on.labels), .y = matrix(on.gradients.back()), .alpha = scale});
+    ops::scale(stream_, {.x = matrix(on.labels), .y = matrix(on.gradients.back()), .alpha = scale});
   }
   for (int64_t layer = count_; layer-- > 0;) {
     ops::matmul(stream_, {.a = matrix(on.gradients[layer + 1]),

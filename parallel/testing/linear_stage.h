@@ -55,12 +55,8 @@ class LinearStage : public Stage {
     Buffer labels;
   };
   Slot& at(size_t slot);
-  keel_tensor matrix(const Buffer& buffer) const {
-    return buffer.tensor<float>({rows_, width_});
-  }
-  keel_tensor weight(const Buffer& buffer) const {
-    return buffer.tensor<float>({width_, width_});
-  }
+  keel_tensor matrix(const Buffer& buffer) const { return buffer.tensor<float>({rows_, width_}); }
+  keel_tensor weight(const Buffer& buffer) const { return buffer.tensor<float>({width_, width_}); }
   void upload(const Buffer& to, std::span<const int32_t> numbers);
 
   Stream& stream_;

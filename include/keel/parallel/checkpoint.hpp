@@ -65,14 +65,15 @@ class CheckpointWriter {
 
   // Every rank calls with the same |step| and |metadata|; each element of a tensor belongs to one
   // piece of one rank. Enqueues copies of |pieces| to pinned host memory on |stream|: work enqueued
-  // behind may change the tensors. A thread then writes; save() waits for the save before and throws
-  // its failure. Throws Error(KEEL_INVALID_ARGUMENT) for a piece that is not inside its tensor.
+  // behind may change the tensors. A thread then writes; save() waits for the save before and
+  // throws its failure. Throws Error(KEEL_INVALID_ARGUMENT) for a piece that is not inside its
+  // tensor.
   void save(int64_t step, std::span<const TensorPiece> pieces, const CheckpointMetadata& metadata,
             Stream& stream);
   // Whether no save is in progress.
   bool is_done() const;
-  // Waits until all ranks have finished the save in progress; throws its failure, with the rank that
-  // could not write. Does nothing without a save.
+  // Waits until all ranks have finished the save in progress; throws its failure, with the rank
+  // that could not write. Does nothing without a save.
   void wait();
 
  private:

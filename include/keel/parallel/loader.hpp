@@ -20,9 +20,9 @@ inline namespace v0 {
 
 enum class TokenWidth : uint8_t { k16 = 2, k32 = 4 };  // bytes of a token in the file
 
-// Files of tokens, little-endian, without a header, mapped into memory. A sample is |context| tokens
-// and, one place later, their labels; samples do not cross files. Immutable; threads may read
-// concurrently.
+// Files of tokens, little-endian, without a header, mapped into memory. A sample is |context|
+// tokens and, one place later, their labels; samples do not cross files. Immutable; threads may
+// read concurrently.
 class TokenFiles {
  public:
   // Throws Error: KEEL_NOT_FOUND for a file that cannot be opened, KEEL_INVALID_ARGUMENT for a file
@@ -51,10 +51,10 @@ class TokenFiles {
   std::vector<File> files_;
 };
 
-// The order of samples: a permutation of 0 to |count| - 1 in each epoch, computed place by place, so
-// that no rank holds a list. A four-round Feistel network over the next even power of two, walked
-// until the result is below |count| (Black and Rogaway, "Ciphers with Arbitrary Finite Domains",
-// 2002).
+// The order of samples: a permutation of 0 to |count| - 1 in each epoch, computed place by place,
+// so that no rank holds a list. A four-round Feistel network over the next even power of two,
+// walked until the result is below |count| (Black and Rogaway, "Ciphers with Arbitrary Finite
+// Domains", 2002).
 int64_t shuffled(uint64_t seed, int64_t epoch, int64_t place, int64_t count);
 
 // Where a training is in its data. The same on all ranks, whatever their number.

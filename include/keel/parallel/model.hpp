@@ -88,6 +88,9 @@ struct Unit {
   std::string name;                // "layers.0"
   std::vector<size_t> parameters;  // indexes into Stage::parameters()
   int64_t size = 0;                // elements, a multiple of kUnitAlignment; gaps are zeroes
+  int64_t partial_end = 0;         // elements of parameters with partial_gradient, which come first
+  int64_t matrices = 0;            // first element of the parameters that decay, which come last
+  bool tied = false;               // holds a tied parameter, or the one that it is a copy of
 };
 inline constexpr int64_t kUnitAlignment = 64;  // elements
 

@@ -57,8 +57,8 @@ class Pipeline {
   uint32_t rank() const { return rank_; }
 
   // Enqueues one step: all passes of this rank, on the streams of its stages. After a failure in
-  // this rank's calls, aborts the pipeline's messages, so that no other rank waits, and rethrows; an
-  // allocation failure names stage, micro-batch and pass.
+  // this rank's calls, aborts the pipeline's messages, so that no other rank waits, and rethrows;
+  // an allocation failure names stage, micro-batch and pass.
   void step(const PipelineStep& step);
 
  private:

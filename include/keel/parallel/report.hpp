@@ -35,9 +35,7 @@ struct TimeShares {
   double bubble = 0;         // idle otherwise, up to the share that the schedule's formula gives
   double imbalance = 0;      // idle beyond: uneven stages, late ranks
 
-  double sum() const {
-    return compute + recompute + loader + communication + bubble + imbalance;
-  }
+  double sum() const { return compute + recompute + loader + communication + bubble + imbalance; }
 };
 
 struct RankReport {

@@ -74,17 +74,17 @@ enum class Gradients {
 
 // Throws Error(KEEL_INVALID_ARGUMENT) for numbers of 0.
 PipelineSchedule one_f_one_b(uint32_t ranks, uint32_t micro_batches,
-                     Gradients gradients = Gradients::kTogether);
+                             Gradients gradients = Gradients::kTogether);
 // Throws Error(KEEL_INVALID_ARGUMENT) also where |ranks| does not divide |micro_batches|, or
 // |ranks| is 1.
 PipelineSchedule interleaved(uint32_t ranks, uint32_t chunks, uint32_t micro_batches,
-                     Gradients gradients = Gradients::kTogether);
+                             Gradients gradients = Gradients::kTogether);
 // Throws Error(KEEL_INVALID_ARGUMENT) for numbers of 0, and for fewer micro-batches than ranks.
 PipelineSchedule zero_bubble(uint32_t ranks, uint32_t micro_batches);
 // The schedule |name|: "1f1b", "1f1b-apart", "interleaved", "interleaved-apart", "zero-bubble".
 // Throws Error(KEEL_INVALID_ARGUMENT), listing the names, for any other name.
 PipelineSchedule make_schedule(const std::string& name, uint32_t ranks, uint32_t chunks,
-                       uint32_t micro_batches);
+                               uint32_t micro_batches);
 
 // Throws Error(KEEL_INVALID_ARGUMENT), naming rank and action, unless
 //  - each rank has exactly the passes of its stages, each micro-batch once,
@@ -112,9 +112,9 @@ Replay replay(const PipelineSchedule& schedule, const CostOf& cost, double trans
 Replay replay(const PipelineSchedule& schedule, const TaskCosts& costs, double transfer = 0);
 
 // Divides |layers| among the stages in proportion to their |speeds|: no other division ends its
-// slowest stage earlier. |extra|: by stage, additional work in layers, such as a model's head; empty
-// for none. Each stage gets one layer at least. Throws Error(KEEL_INVALID_ARGUMENT) for fewer layers
-// than stages, or a speed that is not above 0.
+// slowest stage earlier. |extra|: by stage, additional work in layers, such as a model's head;
+// empty for none. Each stage gets one layer at least. Throws Error(KEEL_INVALID_ARGUMENT) for fewer
+// layers than stages, or a speed that is not above 0.
 std::vector<int64_t> divide_layers(int64_t layers, std::span<const double> speeds,
                                    std::span<const double> extra = {});
 
