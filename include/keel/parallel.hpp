@@ -6,6 +6,7 @@
 
 #include <keel/parallel/checkpoint.hpp>
 #include <keel/parallel/engine.hpp>
+#include <keel/parallel/engine_checkpoint.hpp>
 #include <keel/parallel/loader.hpp>
 #include <keel/parallel/mesh.hpp>
 #include <keel/parallel/model.hpp>

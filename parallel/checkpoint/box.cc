@@ -65,6 +65,54 @@ std::optional<Box> intersection(const Box& a, const Box& b) {
   return common;
 }
 
+namespace {
+
+// Appends the boxes of elements |begin| to |end| of the box whose first axes are fixed at |index|.
+void add_boxes(const std::vector<int64_t>& shape, std::vector<int64_t> index, int64_t begin,
+               int64_t end, std::vector<std::pair<Box, int64_t>>* boxes, int64_t* done) {
+  if (begin == end) return;
+  const size_t axis = index.size();
+  int64_t row = 1;  // elements of one index of |axis|
+  for (size_t i = axis + 1; i < shape.size(); ++i) row *= shape[i];
+  const auto add = [&](int64_t first, int64_t count) {
+    Box box = {index, std::vector<int64_t>(axis, 1)};
+    if (axis < shape.size()) {
+      box.begin.push_back(first);
+      box.size.push_back(count);
+    }
+    for (size_t i = axis + 1; i < shape.size(); ++i) {
+      box.begin.push_back(0);
+      box.size.push_back(shape[i]);
+    }
+    const int64_t elements = box.elements();
+    boxes->emplace_back(std::move(box), *done);
+    *done += elements;
+  };
+  const auto add_part = [&](int64_t at, int64_t from, int64_t to) {
+    std::vector<int64_t> inner = index;
+    inner.push_back(at);
+    add_boxes(shape, std::move(inner), from, to, boxes, done);
+  };
+  if (axis == shape.size()) return add(0, 1);  // one element
+  const int64_t first = begin / row;
+  const int64_t last = end / row;
+  if (first == last) return add_part(first, begin % row, end % row);
+  const int64_t whole = begin % row == 0 ? first : first + 1;
+  if (whole != first) add_part(first, begin % row, row);
+  if (last > whole) add(whole, last - whole);
+  add_part(last, 0, end % row);
+}
+
+}  // namespace
+
+std::vector<std::pair<Box, int64_t>> boxes_of_range(const std::vector<int64_t>& shape,
+                                                    int64_t begin, int64_t end) {
+  std::vector<std::pair<Box, int64_t>> boxes;
+  int64_t done = 0;
+  add_boxes(shape, {}, begin, end, &boxes, &done);
+  return boxes;
+}
+
 int64_t run_length(const Box& from, const Box& to, const Box& common) {
   int64_t length = 1;
   for (size_t axis = first_axis_of_run(from, to, common); axis < common.rank(); ++axis) {

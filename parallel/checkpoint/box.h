@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace keel::parallel {
@@ -31,6 +32,11 @@ std::optional<Box> intersection(const Box& a, const Box& b);
 // is contiguous in both boxes. |common|: the intersection of the two.
 void for_each_run(const Box& from, const Box& to, const Box& common,
                   const std::function<void(int64_t from, int64_t to, int64_t count)>& copy);
+// The elements from |begin| to |end| of a row-major tensor of |shape|, as boxes, each with the
+// number of elements before it in the range: part of a row, whole rows, part of a row, on each
+// axis.
+std::vector<std::pair<Box, int64_t>> boxes_of_range(const std::vector<int64_t>& shape,
+                                                    int64_t begin, int64_t end);
 // Elements of each run.
 int64_t run_length(const Box& from, const Box& to, const Box& common);
 

@@ -458,6 +458,28 @@ TEST(BoxTest, RunsCoverTheIntersectionOnce) {
   EXPECT_FALSE(intersection({{0}, {4}}, {{4}, {4}}).has_value());
 }
 
+TEST(BoxTest, ARangeIsTheBoxesInItsOrder) {
+  const std::vector<std::vector<int64_t>> shapes = {{}, {7}, {3, 5}, {2, 3, 4}, {1, 1, 6}};
+  for (const std::vector<int64_t>& shape : shapes) {
+    const Box whole = {std::vector<int64_t>(shape.size(), 0), shape};
+    for (int64_t begin = 0; begin <= whole.elements(); ++begin) {
+      for (int64_t end = begin; end <= whole.elements(); ++end) {
+        int64_t next = begin;
+        for (const auto& [box, offset] : boxes_of_range(shape, begin, end)) {
+          ASSERT_TRUE(box.is_inside(shape)) << box.text();
+          EXPECT_EQ(offset, next - begin);
+          // Each box is the elements that follow.
+          for_each_run(whole, box, box, [&](int64_t from, int64_t, int64_t count) {
+            EXPECT_EQ(from, next);
+            next += count;
+          });
+        }
+        EXPECT_EQ(next, end);
+      }
+    }
+  }
+}
+
 TEST(BoxTest, WholeAxesMakeOneRun) {
   const Box box = {{0, 0}, {4, 6}};
   int runs = 0;
