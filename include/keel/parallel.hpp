@@ -5,6 +5,7 @@
 #define KEEL_PARALLEL_HPP_
 
 #include <keel/parallel/checkpoint.hpp>
+#include <keel/parallel/checkpoint_trigger.hpp>
 #include <keel/parallel/engine.hpp>
 #include <keel/parallel/engine_checkpoint.hpp>
 #include <keel/parallel/loader.hpp>
