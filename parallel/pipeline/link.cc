@@ -37,6 +37,14 @@ Links Links::make(Communicator& axis, Device device, bool wraps) {
   return links;
 }
 
+void Links::drain() {
+  for (std::optional<LinkEnd>* end : {&output_out, &output_in, &gradient_out, &gradient_in}) {
+    if (end->has_value()) {
+      (void)keel_stream_synchronize((*end)->stream.get(), KEEL_TIMEOUT_DEFAULT);
+    }
+  }
+}
+
 void Links::abort() {
   for (std::optional<LinkEnd>* end : {&output_out, &output_in, &gradient_out, &gradient_in}) {
     if (end->has_value()) (void)keel_comm_abort((*end)->comm.get());

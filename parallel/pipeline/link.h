@@ -29,6 +29,8 @@ struct Links {
 
   // Every rank of |axis| calls; waits.
   static Links make(Communicator& axis, Device device, bool wraps);
+  // Waits for all messages of this rank; swallows their failures, which the stages' streams have.
+  void drain();
   // Fails all messages in flight, on both sides.
   void abort();
 };

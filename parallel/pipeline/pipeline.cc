@@ -137,7 +137,10 @@ Pipeline::Pipeline(Communicator* axis, PipelineSchedule schedule, std::vector<St
   }
 }
 
-Pipeline::~Pipeline() = default;
+// A destroyed stream cancels what it has not begun: the last messages would fail at their receivers.
+Pipeline::~Pipeline() {
+  state_->links.drain();
+}
 
 void Pipeline::step(const PipelineStep& step) {
   const std::vector<Action>& actions = schedule_.actions[rank_];

@@ -45,6 +45,7 @@ class Pipeline {
   // Error(KEEL_INVALID_ARGUMENT) for a schedule that check() refuses, a wrong number of ranks or
   // stages, or a first or last stage in a wrong place.
   Pipeline(Communicator* axis, PipelineSchedule schedule, std::vector<Stage*> stages);
+  // Waits for this rank's messages.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
