@@ -119,9 +119,9 @@ void Mesh::agree(std::string_view what, std::string_view text) {
     odd += (odd.empty() ? "" : ", ") + rank_name(static_cast<int64_t>(rank));
   }
   if (odd.empty()) return;
-  throw Error(KEEL_INVALID_ARGUMENT, std::string(what) + " of " + odd +
-                                         " differs from that of the other ranks; here: " +
-                                         std::string(text));
+  throw Error(KEEL_INVALID_ARGUMENT,
+              std::string(what) + " of " + odd +
+                  " differs from that of the other ranks; here: " + std::string(text));
 }
 
 std::vector<Mesh::Cost> Mesh::measure() {

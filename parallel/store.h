@@ -74,7 +74,7 @@ class Store {
   void acquire_gradients(size_t unit);
   void release_gradients(size_t unit);
 
-  keel_tensor value(size_t parameter) const;     // in the shape of the rank's tensor-parallel shard
+  keel_tensor value(size_t parameter) const;  // in the shape of the rank's tensor-parallel shard
   keel_tensor gradient(size_t parameter) const;
   // [rows of first + rows of second, columns], of two parameters that adjoin.
   keel_tensor value_pair(size_t first, size_t second) const;
@@ -107,12 +107,12 @@ class Store {
 
  private:
   struct State {
-    Tensor values, gradients;              // whole; empty while not held
-    Tensor value_shard, gradient_shard;    // levels 3 and 2
-    int uses = 0;                          // of the values
-    int64_t releases = 0;                  // of the gradients, this step
+    Tensor values, gradients;            // whole; empty while not held
+    Tensor value_shard, gradient_shard;  // levels 3 and 2
+    int uses = 0;                        // of the values
+    int64_t releases = 0;                // of the gradients, this step
     bool gathering = false;
-    std::optional<Event> gathered;         // level 3: |values| are complete
+    std::optional<Event> gathered;  // level 3: |values| are complete
   };
   // Gradients that the lane still reads.
   struct Draining {
@@ -125,9 +125,9 @@ class Store {
   keel_tensor view(const keel_tensor& flat, size_t parameter) const;
   void gather(size_t unit);
   void lane_waits();
-  void complete(size_t unit);            // the last micro-batch's release
-  void reduce_bucket(bool urgent);       // level 0
-  void reduce_unit(size_t unit);         // levels 1 to 3
+  void complete(size_t unit);       // the last micro-batch's release
+  void reduce_bucket(bool urgent);  // level 0
+  void reduce_unit(size_t unit);    // levels 1 to 3
   void drain(size_t keep);
   std::vector<float> download(const keel_tensor& flat, size_t unit);
 

@@ -57,8 +57,7 @@ const Case kCases[] = {
     {"MixedDp2Tp2", kGpt2, "dp=2,tp=2",
      [](Settings& s) {
        s.sharding = 2;
-       s.recompute = {Recompute::kNone, Recompute::kSelective, Recompute::kFull,
-                      Recompute::kNone};
+       s.recompute = {Recompute::kNone, Recompute::kSelective, Recompute::kFull, Recompute::kNone};
      },
      "cpu+sim", true},
     {"MixedPp2UnevenShares", kLlama, "dp=2,pp=2",
@@ -189,8 +188,7 @@ TEST_P(ProofTest, EqualsOneDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Meshes, ProofTest, ::testing::ValuesIn(kCases), [](const auto& info) {
-  return std::string(info.param.name) +
-         (info.param.architecture == kGpt2 ? "Gpt2" : "Llama");
+  return std::string(info.param.name) + (info.param.architecture == kGpt2 ? "Gpt2" : "Llama");
 });
 
 }  // namespace

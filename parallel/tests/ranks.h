@@ -20,8 +20,8 @@ void start_keel();
 std::vector<Device> devices_of(const std::string& backends, int64_t count);
 
 // Runs |body| in a thread for each device, as ranks of the mesh. Returns the message of each rank's
-// failure, by rank; empty where it succeeded. A rank that fails aborts the job, so that no other
-// waits for it.
+// failure, by rank; empty where it succeeded. A rank that fails alone aborts the job after a
+// while, so that no other waits for it.
 std::vector<std::string> run_ranks(const std::vector<Device>& devices, const std::string& mesh,
                                    const std::function<void(Mesh&)>& body);
 
@@ -40,18 +40,21 @@ using Tensors = std::map<std::string, std::vector<float>>;
 struct Training {
   std::vector<double> losses, norms;
   Tensors gradients, values;
-  std::vector<std::string> failures;  // of the ranks
+  std::vector<std::string> failures;                    // of the ranks
   std::vector<std::map<std::string, Traffic>> traffic;  // by rank, of the last step
   std::vector<uint64_t> in_use, peak;                   // by rank, bytes, of the last step
+  // Operations on axis tp since the start, by rank: as the engine and as libkeel count.
+  std::vector<uint64_t> calls, operations;
 };
 struct Options {
   std::string mesh = "dp=1";
   std::string backends = "cpu";
   int64_t steps = 20;
-  std::function<std::shared_ptr<Schedule>()> schedule;      // one a rank; null: the default
-  std::function<void(Engine&)> prepare;                     // before the first step
+  // Before the passes of each step, whose arguments it may change.
+  std::function<void(Engine&, Schedule::Run&)> before_run;
+  std::function<void(Engine&)> prepare;  // before the first step
   std::function<void(Engine&, int64_t step)> before_step;
-  std::function<void(Settings&, int64_t rank)> adjust;      // of one rank's settings
+  std::function<void(Settings&, int64_t rank)> adjust;  // of one rank's settings
 };
 Training train(const Settings& settings, const Options& options);
 

@@ -102,6 +102,53 @@ TEST_F(ProgramTest, TrainsStopsAndGoesOn) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
 
+// The trainer without a mesh is code of its own, so each proves the other.
+TEST_F(ProgramTest, MeshTrainsLikeOneDevice) {
+  if (is_variant()) GTEST_SKIP() << "nothing here depends on guarded memory or validation";
+  const std::string sizes = " --layers 2 --heads 4 --batch 8 --steps 10 --clip 0.5 --json ";
+  const std::string eight = " --devices cpu:0,cpu:1,cpu:2,cpu:3,cpu:4,cpu:5,cpu:6,cpu:7";
+  const std::string settings = "KEEL_CPU_DEVICES=8";
+  for (const std::string model : {" --model gpt2", " --model llama --kv-heads 2"}) {
+    Outcome outcome = run_program(quick(sizes + path("one.json") + model));
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    outcome = run_program(
+        quick("--mesh pp=2,dp=2,tp=2 --micro-batches 2 --sharding 1 --recompute selective" + eight +
+              sizes + path("mesh.json") + model),
+        {}, settings);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find("tp: 2 ranks, cpu, 1 MiB all_reduce"), std::string::npos)
+        << outcome.output;
+    outcome = run_program(quick("--mesh dp=2,tp=2 --sequence-parallel --chunks 2 --sharding 3 "
+                                "--devices cpu:0,cpu:1,cpu:2,cpu:3" +
+                                sizes + path("processes.json") + model),
+                          "keel run -n 4 --", settings);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    const std::vector<double> expected = losses_of("one.json");
+    ASSERT_EQ(expected.size(), 10U);
+    for (const char* run : {"mesh.json", "processes.json"}) {
+      const std::vector<double> losses = losses_of(run);
+      ASSERT_EQ(losses.size(), expected.size()) << run;
+      for (size_t step = 0; step < losses.size(); ++step) {
+        EXPECT_NEAR(losses[step], expected[step], 1e-4) << run << " step " << step;
+      }
+    }
+  }
+}
+
+TEST_F(ProgramTest, MeshRefusesWhatDoesNotFit) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"--mesh dp=3 --devices cpu,cpu", "has 3 ranks for 2"},
+      {"--mesh dp=two --devices cpu", "axis dp has no size"},
+      {"--mesh tp=3 --devices cpu,cpu,cpu", "heads 2 cannot be divided"},
+      {"--mesh dp=1 --checkpoint x", "--checkpoint: not with --mesh"},
+      {"--sharding 1", "--sharding: takes --mesh"}};
+  for (const auto& [arguments, part] : cases) {
+    const Outcome outcome = run_program(quick(std::string("--steps 1 ") + arguments));
+    EXPECT_EQ(outcome.exit_code, 2) << arguments;
+    EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;
+  }
+}
+
 // Variables as in a Kubernetes pod.
 TEST_F(ProgramTest, StrayVariablesOfALauncherMakeNoRanks) {
   const Outcome outcome =

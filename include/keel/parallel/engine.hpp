@@ -48,13 +48,13 @@ struct Settings {
   // Sequences of one micro-batch for each coordinate of axis dp, for chips of different speed;
   // empty: equal. Each token has the same weight in the gradient, whatever the shares.
   std::vector<int64_t> shares;
-  int64_t sharding = 0;  // of axis dp: 0 none, 1 to 3 the levels of ZeRO
-  int64_t bucket_bytes = 25 << 20;  // of gradients that one all_reduce sums, without sharding
-  bool sequence_parallel = false;   // divides rows over axis tp between the products
-  int64_t chunks = 1;               // of products beside communication, on axis tp
-  std::vector<Recompute> recompute;     // of each layer; empty: none; one: of all layers
-  std::vector<int64_t> stage_layers;    // of each stage of axis pp; empty: as equal as possible
-  bool check_gradients = true;  // name rank, layer and step of a gradient that is not finite
+  int64_t sharding = 0;               // of axis dp: 0 none, 1 to 3 the levels of ZeRO
+  int64_t bucket_bytes = 25 << 20;    // of gradients that one all_reduce sums, without sharding
+  bool sequence_parallel = false;     // divides rows over axis tp between the products
+  int64_t chunks = 1;                 // of products beside communication, on axis tp
+  std::vector<Recompute> recompute;   // of each layer; empty: none; one: of all layers
+  std::vector<int64_t> stage_layers;  // of each stage of axis pp; empty: as equal as possible
+  bool check_gradients = true;        // name rank, layer and step of a gradient that is not finite
   OptimizerSettings optimizer;
 
   std::string text() const;  // one line, equal for equal settings; without the seed
@@ -96,8 +96,8 @@ class FillDrainSchedule : public Schedule {
 };
 
 struct StepResult {
-  int64_t step = 0;  // counts from 1
-  double loss = 0;   // mean of the tokens that count, nats
+  int64_t step = 0;          // counts from 1
+  double loss = 0;           // mean of the tokens that count, nats
   double gradient_norm = 0;  // before clipping
 };
 
