@@ -105,22 +105,24 @@ TEST_F(ProgramTest, TrainsStopsAndGoesOn) {
 // The trainer without a mesh is code of its own, so each proves the other.
 TEST_F(ProgramTest, MeshTrainsLikeOneDevice) {
   if (is_variant()) GTEST_SKIP() << "nothing here depends on guarded memory or validation";
-  const std::string sizes = " --layers 2 --heads 4 --batch 8 --steps 10 --clip 0.5 --json ";
+  const std::string sizes = "--text " + path("text") +
+                            " --layers 2 --width 16 --heads 4 --context 16 --batch 8 --steps 10 "
+                            "--warmup 2 --clip 0.5 --sample-length 10 --json ";
   const std::string eight = " --devices cpu:0,cpu:1,cpu:2,cpu:3,cpu:4,cpu:5,cpu:6,cpu:7";
   const std::string settings = "KEEL_CPU_DEVICES=8";
   for (const std::string model : {" --model gpt2", " --model llama --kv-heads 2"}) {
-    Outcome outcome = run_program(quick(sizes + path("one.json") + model));
+    Outcome outcome = run_program(sizes + path("one.json") + model);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     outcome = run_program(
-        quick("--mesh pp=2,dp=2,tp=2 --micro-batches 2 --sharding 1 --recompute selective" + eight +
-              sizes + path("mesh.json") + model),
+        sizes + path("mesh.json") + model +
+            " --mesh pp=2,dp=2,tp=2 --micro-batches 2 --sharding 1 --recompute selective" + eight,
         {}, settings);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_NE(outcome.output.find("tp: 2 ranks, cpu, 1 MiB all_reduce"), std::string::npos)
         << outcome.output;
-    outcome = run_program(quick("--mesh dp=2,tp=2 --sequence-parallel --chunks 2 --sharding 3 "
-                                "--devices cpu:0,cpu:1,cpu:2,cpu:3" +
-                                sizes + path("processes.json") + model),
+    outcome = run_program(sizes + path("processes.json") + model +
+                              " --mesh dp=2,tp=2 --sequence-parallel --chunks 2 --sharding 3 "
+                              "--devices cpu:0,cpu:1,cpu:2,cpu:3",
                           "keel run -n 4 --", settings);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     const std::vector<double> expected = losses_of("one.json");
