@@ -13,6 +13,13 @@
 
 namespace keel::parallel::testing {
 
+// True under a sanitizer, where tests that look at no other code than others are left out.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 // Loads the plugins once, with at least eight CPU devices and eight of the emulated chip.
 void start_keel();
 

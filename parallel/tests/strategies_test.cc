@@ -67,6 +67,13 @@ TEST(PipelineTest, GivesTheBitsOfAccumulation) {
 
 // ---- bytes and memory
 
+class FormulaTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (kSanitized) GTEST_SKIP() << "the release build counts";
+  }
+};
+
 // A model in which padding and small tensors are few.
 Settings larger_settings(Architecture architecture) {
   Settings settings = tiny_settings(architecture);
@@ -104,7 +111,7 @@ void expect_within(double got, double expected) {
   EXPECT_NEAR(got, expected, 0.05 * expected);
 }
 
-TEST(FormulaTest, DataParallelismSendsAndKeepsWhatItsLevelSays) {
+TEST_F(FormulaTest, DataParallelismSendsAndKeepsWhatItsLevelSays) {
   for (const Architecture architecture : {kGpt2, kLlama}) {
     for (int64_t level = 0; level <= 3; ++level) {
       SCOPED_TRACE(level);
@@ -137,7 +144,7 @@ TEST(FormulaTest, DataParallelismSendsAndKeepsWhatItsLevelSays) {
   }
 }
 
-TEST(FormulaTest, TensorParallelismSendsTwoRowsOfActivationsALayerAndPass) {
+TEST_F(FormulaTest, TensorParallelismSendsTwoRowsOfActivationsALayerAndPass) {
   for (const Architecture architecture : {kGpt2, kLlama}) {
     for (const bool sequence : {false, true}) {
       for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
@@ -166,7 +173,7 @@ TEST(FormulaTest, TensorParallelismSendsTwoRowsOfActivationsALayerAndPass) {
   }
 }
 
-TEST(FormulaTest, PipelineSendsTheBoundaries) {
+TEST_F(FormulaTest, PipelineSendsTheBoundaries) {
   Settings settings = larger_settings(kLlama);
   settings.micro_batches = 4;
   const Sizes size(settings, 2 * 32);
@@ -177,7 +184,7 @@ TEST(FormulaTest, PipelineSendsTheBoundaries) {
   }
 }
 
-TEST(FormulaTest, ActivationsOfAStep) {
+TEST_F(FormulaTest, ActivationsOfAStep) {
   for (const Architecture architecture : {kGpt2, kLlama}) {
     for (const bool divided : {false, true}) {
       for (const Recompute recompute :
@@ -210,7 +217,7 @@ TEST(FormulaTest, ActivationsOfAStep) {
   }
 }
 
-TEST(FormulaTest, DeviceHoldsWhatTheEngineCounts) {
+TEST_F(FormulaTest, DeviceHoldsWhatTheEngineCounts) {
   start_keel();
   const std::vector<Device> devices = devices_of("cpu", 1);
   Settings settings = larger_settings(kGpt2);

@@ -280,7 +280,9 @@ TEST_P(ProgramOnChip, DoesWhatTheCpuDoes) {
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     const std::vector<double> want = losses_of("cpu.json");
     ASSERT_EQ(want.size(), 3U);
-    for (const std::string& devices : {chip, chip + ",cpu:0"}) {
+    const std::string both = chip + ",cpu:0";
+    for (const std::string& devices :
+         {chip, both, both + " --mesh dp=2 --sharding 1", both + " --mesh tp=2 --chunks 2"}) {
       SCOPED_TRACE(model + " on " + devices);
       outcome = run_program(steps + path("chip.json") + " --devices " + devices, {}, settings());
       ASSERT_EQ(outcome.exit_code, 0) << outcome.output;

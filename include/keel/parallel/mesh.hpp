@@ -94,7 +94,7 @@ class Mesh {
     std::string axis;
     std::vector<std::string> makes;
     double seconds = 0;
-    uint64_t staged_bytes = 0;  // through bounce buffers of the host, both directions
+    uint64_t staged_bytes = 0;  // through bounce buffers of the host, of all ranks
     bool mixed() const { return makes.size() > 1; }
   };
   // Measures the axes of size above 1. Every rank calls; waits.
