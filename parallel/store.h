@@ -80,8 +80,8 @@ class Store {
   keel_tensor value_pair(size_t first, size_t second) const;
   keel_tensor gradient_pair(size_t first, size_t second) const;
 
-  // What this rank's optimizer updates: elements [begin, end) of the unit, and after end_step()
-  // their gradients. The tensors are flat and have owned_size() elements; those from
+  // The part that this rank's optimizer updates: elements [begin, end) of the unit, and after
+  // end_step() their gradients. The tensors are flat and have owned_size() elements; those from
   // |end - begin| on are padding.
   struct Owned {
     int64_t begin = 0, end = 0;
@@ -98,7 +98,7 @@ class Store {
   std::vector<float> download_values(size_t unit);
   std::vector<float> download_gradients(size_t unit);  // after end_step()
 
-  // Of the last step: 1 for a unit whose gradient was not finite on this rank, before any sum.
+  // True for each unit whose gradient in the last step was not finite on this rank, before any sum.
   // Waits.
   std::vector<bool> not_finite();
 

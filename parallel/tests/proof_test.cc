@@ -142,7 +142,7 @@ const Case kCases[] = {
     {"VulkanDp2", kGpt2, "dp=2", kPlain, "cpu+vulkan"},
 };
 
-// What one device gives; once for all cases of the same model.
+// Training on one device, run once for all cases of the same model.
 const Training& one_device(const Settings& settings) {
   static std::map<std::string, Training> known;
   Settings alone;

@@ -200,8 +200,8 @@ Training train(const Settings& settings, const Options& options) {
 
 double deviation(const Tensors& got, const Tensors& expected, std::string* out_name) {
   double worst = got.size() == expected.size() ? 0 : 1e9;
-  // Of a tensor whose gradient is 0 but for rounding, such as a key's bias, the size of the others
-  // says what rounding is.
+  // The other tensors' size bounds rounding in a tensor whose gradient is 0 otherwise, such as a
+  // key's bias.
   double largest = 0;
   for (const auto& [name, values] : expected) {
     for (const float value : values) largest = std::max(largest, std::fabs(double{value}));

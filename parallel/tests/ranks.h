@@ -43,7 +43,7 @@ struct Batch {
 Batch batch_of(const Settings& settings, int64_t step);
 
 using Tensors = std::map<std::string, std::vector<float>>;
-// What a training gave; gradients are whole tensors, of the first step.
+// Results of a training; gradients are whole tensors, of the first step.
 struct Training {
   std::vector<double> losses, norms;
   Tensors gradients, values;

@@ -84,7 +84,7 @@ Settings larger_settings(Architecture architecture) {
   return settings;
 }
 
-// What the formulas count in: floats.
+// Sizes in floats, which the formulas count.
 struct Sizes {
   double w, kv, m, u, h, v, n, layers;
   double matrices, vectors;  // of one layer
@@ -160,7 +160,8 @@ TEST_F(FormulaTest, TensorParallelismSendsTwoRowsOfActivationsALayerAndPass) {
         const double again = recompute == Recompute::kFull ? (sequence ? 3 : 2) : 0;
         // Layers: a pair for each of two blocks, forward and backward; embedding; head's input.
         double expected = rows * ((8 + again) * size.layers + 4);
-        // Of each token's loss: an all_gather of a float of each rank, an all_reduce of one.
+        // The loss of each token takes an all_gather of a float of each rank and an all_reduce of
+        // one.
         expected += 4 * size.n * ((ranks - 1) + 2 * (ranks - 1) / ranks);
         const Training training = train_on("tp=4", settings, 1);
         for (size_t rank = 0; rank < 4; ++rank) {

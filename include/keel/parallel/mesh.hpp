@@ -89,7 +89,7 @@ class Mesh {
   std::vector<uint64_t> gather(uint64_t value);
   std::vector<double> gather(double value);
 
-  // What one all_reduce of 1 MiB takes on |axis|.
+  // Time and staged bytes of one all_reduce of 1 MiB on |axis|.
   struct Cost {
     std::string axis;
     std::vector<std::string> makes;

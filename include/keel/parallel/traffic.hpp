@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank sends along the axes of its mesh.
+// Bytes that a rank sends along the axes of its mesh.
 #ifndef KEEL_PARALLEL_TRAFFIC_HPP_
 #define KEEL_PARALLEL_TRAFFIC_HPP_
 
