@@ -48,9 +48,8 @@ void Block::rotate(const keel_tensor& x, int64_t heads, bool inverse) const {
 }
 
 keel_tensor Block::up_weight() const {
-  return ids_.gate.weight == kNone
-             ? context_.store.value(ids_.up.weight)
-             : context_.store.value_pair(ids_.gate.weight, ids_.up.weight);
+  return ids_.gate.weight == kNone ? context_.store.value(ids_.up.weight)
+                                   : context_.store.value_pair(ids_.gate.weight, ids_.up.weight);
 }
 
 // ---- forward
@@ -158,13 +157,12 @@ Tensor Block::mlp_backward(Saved& saved, const Tensor& d) const {
   const int64_t n = context_.tokens();
   const Tensor d_hidden = memory.take({n, saved.hidden.view().shape[1]});
   const keel_tensor down = context_.store.value(ids_.down.weight);
-  saved.d_down = context_.group.gather_products(
-      mlp_dropout_.backward(context_, saved.number, d),
-      {{down, std::nullopt, d_hidden, /*transposed=*/false}});
+  saved.d_down =
+      context_.group.gather_products(mlp_dropout_.backward(context_, saved.number, d),
+                                     {{down, std::nullopt, d_hidden, /*transposed=*/false}});
   saved.d_up = memory.take({n, saved.up.view().shape[1]});
   if (ids_.gate.weight != kNone) {
-    ops::swiglu_backward(context_.stream(),
-                         {.x = saved.up, .dy = d_hidden, .dx = saved.d_up});
+    ops::swiglu_backward(context_.stream(), {.x = saved.up, .dy = d_hidden, .dx = saved.d_up});
   } else {
     ops::gelu_backward(context_.stream(), {.x = saved.up, .dy = d_hidden, .dx = saved.d_up});
   }
@@ -187,20 +185,19 @@ Tensor Block::attention_backward(Saved& saved, const Tensor& d) const {
   saved.d_query = memory.take({n, heads_ * head});
   saved.d_key = memory.take({n, kv_heads_ * head});
   saved.d_value = memory.take({n, kv_heads_ * head});
-  ops::attention_backward(context_.stream(),
-                          {.q = heads_of(saved.query, heads_),
-                           .k = heads_of(saved.key, kv_heads_),
-                           .v = heads_of(saved.value, kv_heads_),
-                           .out = heads_of(saved.attended, heads_),
-                           .dout = heads_of(d_attended, heads_),
-                           .logsumexp = saved.logsumexp,
-                           .cu_seqlens_q = positions_.boundaries,
-                           .cu_seqlens_k = positions_.boundaries,
-                           .dq = heads_of(saved.d_query, heads_),
-                           .dk = heads_of(saved.d_key, kv_heads_),
-                           .dv = heads_of(saved.d_value, kv_heads_),
-                           .scale = 1 / std::sqrt(static_cast<double>(head)),
-                           .causal = true});
+  ops::attention_backward(context_.stream(), {.q = heads_of(saved.query, heads_),
+                                              .k = heads_of(saved.key, kv_heads_),
+                                              .v = heads_of(saved.value, kv_heads_),
+                                              .out = heads_of(saved.attended, heads_),
+                                              .dout = heads_of(d_attended, heads_),
+                                              .logsumexp = saved.logsumexp,
+                                              .cu_seqlens_q = positions_.boundaries,
+                                              .cu_seqlens_k = positions_.boundaries,
+                                              .dq = heads_of(saved.d_query, heads_),
+                                              .dk = heads_of(saved.d_key, kv_heads_),
+                                              .dv = heads_of(saved.d_value, kv_heads_),
+                                              .scale = 1 / std::sqrt(static_cast<double>(head)),
+                                              .causal = true});
   for (Tensor* unused : {&saved.query, &saved.key, &saved.value, &saved.logsumexp}) {
     unused->reset();
   }
@@ -224,8 +221,8 @@ void Block::backward_weight(Saved& saved) const {
   };
   add(ids_.down, saved.d_down, saved.hidden);
   if (ids_.gate.weight != kNone) {
-    add_weight_gradient(context_, store.gradient_pair(ids_.gate.weight, ids_.up.weight),
-                        saved.d_up, saved.mlp_input);
+    add_weight_gradient(context_, store.gradient_pair(ids_.gate.weight, ids_.up.weight), saved.d_up,
+                        saved.mlp_input);
   } else {
     add(ids_.up, saved.d_up, saved.mlp_input);
   }

@@ -34,8 +34,8 @@ struct Positions {
 class Block {
  public:
   // |layer| counts from the model's first.
-  Block(const LayerContext& context, const Positions& positions, const BlockIds& ids,
-        int64_t layer, Recompute recompute);
+  Block(const LayerContext& context, const Positions& positions, const BlockIds& ids, int64_t layer,
+        Recompute recompute);
 
   // A micro-batch's tensors between the passes.
   struct Saved {

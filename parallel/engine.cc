@@ -30,7 +30,8 @@ Settings complete(Settings settings, const Mesh& mesh, int64_t chunks) {
   const int64_t stages = mesh.size_of("pp") * chunks;
   for (const MeshShape::Axis& axis : mesh.shape().axes()) {
     const bool is_known = axis.name == "dp" || axis.name == "tp" || axis.name == "pp";
-    if (!is_known && axis.size > 1) refuse("mesh axis " + axis.name + ": no strategy has that name");
+    if (!is_known && axis.size > 1)
+      refuse("mesh axis " + axis.name + ": no strategy has that name");
   }
   check(settings.model, tensor);
   if (chunks > 1 && mesh.size_of("pp") == 1) refuse("several stages a rank need an axis pp");
@@ -130,9 +131,9 @@ Engine::Engine(Mesh& mesh, const Settings& settings, std::shared_ptr<Schedule> s
   }
   const auto data_rank = static_cast<size_t>(mesh.coordinate("dp"));
   impl.own_share = settings_.shares[data_rank];
-  impl.first_share = std::accumulate(settings_.shares.begin(),
-                                     settings_.shares.begin() + static_cast<long>(data_rank),
-                                     int64_t{0});
+  impl.first_share =
+      std::accumulate(settings_.shares.begin(),
+                      settings_.shares.begin() + static_cast<long>(data_rank), int64_t{0});
   const StoreSettings store{settings_.sharding, settings_.bucket_bytes, settings_.check_gradients};
   const StoreChannels channels{impl.data, impl.urgent, impl.tensor};
   const int64_t stages = pipeline_ranks * schedule_->chunks();
@@ -147,8 +148,8 @@ Engine::Engine(Mesh& mesh, const Settings& settings, std::shared_ptr<Schedule> s
     place.tensor_rank = mesh.coordinate("tp");
     place.tensor_parts = mesh.size_of("tp");
     place.sequence = settings_.sequence_parallel;
-    impl.stages.push_back(std::make_unique<TransformerStage>(
-        settings_, place, impl.own_share, impl.memory, store, channels));
+    impl.stages.push_back(std::make_unique<TransformerStage>(settings_, place, impl.own_share,
+                                                             impl.memory, store, channels));
     impl.optimizers.push_back(
         std::make_unique<Optimizer>(impl.memory, impl.stages.back()->store()));
   }
@@ -187,8 +188,8 @@ Schedule::Run Engine::make_run(std::span<const int32_t> tokens, std::span<const 
            text(static_cast<int64_t>(labels.size())) + " labels instead of " +
            text(static_cast<int64_t>(expected)));
   }
-  Schedule::Run run{mesh_, stages(), settings_.micro_batches, token_scale(labels), {}, {},
-                    impl_->pipeline};
+  Schedule::Run run{mesh_, stages(), settings_.micro_batches, token_scale(labels),
+                    {},    {},       impl_->pipeline};
   // Micro-batch m of all ranks of axis dp together is sequences [m * s, (m + 1) * s) of the batch,
   // s = batch / micro_batches; this rank's are own_share of them.
   run.load = [this, tokens, labels](Stage& stage, size_t slot, int64_t micro_batch) {

@@ -19,16 +19,15 @@ keel_tensor Embedding::own_positions() const {
 Tensor Embedding::forward(const keel_tensor& ids) const {
   const int64_t width = context_.shape.width;
   Tensor partial = context_.memory.take({context_.tokens(), width});
-  ops::embedding(context_.stream(), {.table = context_.store.value(tokens_),
-                                     .indices = ids,
-                                     .out = partial,
-                                     .first = first_});
+  ops::embedding(
+      context_.stream(),
+      {.table = context_.store.value(tokens_), .indices = ids, .out = partial, .first = first_});
   Tensor x = context_.group.reduce(std::move(partial));
   if (places_ == kNone) return x;
   const Tensor places = context_.memory.take({context_.own_rows(), width});
-  ops::embedding(context_.stream(), {.table = context_.store.value(places_),
-                                     .indices = own_positions(),
-                                     .out = places});
+  ops::embedding(
+      context_.stream(),
+      {.table = context_.store.value(places_), .indices = own_positions(), .out = places});
   ops::add(context_.stream(), {.a = x, .b = places, .c = x});
   return x;
 }
@@ -77,10 +76,8 @@ void Head::forward(Saved& saved, Tensor input, const Labels& labels) const {
   // whose "logits" are the shards' logsumexp.
   const int64_t ranks = context_.group.size();
   const Tensor within = memory.take({n}), own = memory.take({n});
-  ops::cross_entropy(stream, {.logits = saved.logits,
-                              .labels = labels.own,
-                              .loss = within,
-                              .logsumexp = own});
+  ops::cross_entropy(
+      stream, {.logits = saved.logits, .labels = labels.own, .loss = within, .logsumexp = own});
   const Tensor gathered = memory.take({ranks, n}), columns = memory.take({n, ranks});
   const Channel& channel = context_.group.channel();
   channel.all_gather(own.view().data, gathered.view().data, n, stream);

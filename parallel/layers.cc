@@ -27,8 +27,8 @@ Tensor Norm::forward(const LayerContext& context, const keel_tensor& x,
   return y;
 }
 
-void Norm::backward(const LayerContext& context, const keel_tensor& x,
-                    const Statistics& statistics, const keel_tensor& d) const {
+void Norm::backward(const LayerContext& context, const keel_tensor& x, const Statistics& statistics,
+                    const keel_tensor& d) const {
   const int64_t width = x.shape[1];
   const Tensor gain = context.memory.take({width});
   const auto add = [&](size_t id, const keel_tensor& part) {
@@ -72,7 +72,8 @@ void add_bias_gradient(const LayerContext& context, size_t bias, const keel_tens
 
 int64_t Dropout::offset(const LayerContext& context, uint64_t number) const {
   const int64_t row = static_cast<int64_t>(number) * context.shape.context + context.first_row();
-  return row * context.shape.width / 4;  // a counter for four elements; check() wants width % 4 == 0
+  return row * context.shape.width /
+         4;  // a counter for four elements; check() wants width % 4 == 0
 }
 
 void Dropout::forward(const LayerContext& context, uint64_t number, const keel_tensor& x,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all layers of a stage share, and the small operators of several of them.
+// State and small operators that all layers of a stage share.
 #ifndef KEEL_PARALLEL_LAYERS_H_
 #define KEEL_PARALLEL_LAYERS_H_
 
@@ -26,7 +26,7 @@ struct LayerContext {
   Stream& stream() const { return memory.stream(); }
   int64_t tokens() const { return sequences * shape.context; }
   int64_t own_rows() const { return group.own_rows(tokens()); }
-  // Of this rank's rows, which the tensor-parallel rank determines.
+  // The first of this rank's rows.
   int64_t first_row() const { return group.divides_rows() ? group.rank() * own_rows() : 0; }
   std::optional<keel_tensor> optional_value(size_t id) const {
     if (id == kNone) return std::nullopt;

@@ -132,9 +132,9 @@ void Layout::end_unit() {
       parameter.offset = unit.size;
       // Rows of Llama's gate and up adjoin, so that one product computes both.
       const bool adjoins = parameter.name.ends_with(".gate.weight");
-      unit.size += adjoins ? parameter.size()
-                           : (parameter.size() + kUnitAlignment - 1) / kUnitAlignment *
-                                 kUnitAlignment;
+      unit.size += adjoins
+                       ? parameter.size()
+                       : (parameter.size() + kUnitAlignment - 1) / kUnitAlignment * kUnitAlignment;
     }
   };
   // A unit that has partial matrices (positions) has nothing else.

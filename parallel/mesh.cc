@@ -119,9 +119,9 @@ void Mesh::agree(std::string_view what, std::string_view text) {
     odd += (odd.empty() ? "" : ", ") + rank_name(static_cast<int64_t>(rank));
   }
   if (odd.empty()) return;
-  throw Error(KEEL_INVALID_ARGUMENT, std::string(what) + " of " + odd +
-                                         " differs from that of the other ranks; here: " +
-                                         std::string(text));
+  throw Error(KEEL_INVALID_ARGUMENT,
+              std::string(what) + " of " + odd +
+                  " differs from that of the other ranks; here: " + std::string(text));
 }
 
 std::vector<Mesh::Cost> Mesh::measure() {
@@ -141,7 +141,10 @@ std::vector<Mesh::Cost> Mesh::measure() {
     run();
     const auto took = std::chrono::steady_clock::now() - start;
     cost.seconds = std::chrono::duration<double>(took).count();
-    cost.staged_bytes = staged(comm) - before;
+    const std::vector<uint64_t> all = gather(staged(comm) - before);
+    for (int64_t i = 0; i < shape_.size_of(name); ++i) {
+      cost.staged_bytes += all[static_cast<size_t>(shape_.neighbour(rank_, name, i))];
+    }
     costs.push_back(std::move(cost));
   }
   return costs;

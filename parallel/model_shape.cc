@@ -45,8 +45,8 @@ void check(const ModelShape& shape, int64_t tensor_parts) {
   require(shape.heads % shape.kv_heads == 0,
           "kv_heads " + text(shape.kv_heads) + " do not divide heads " + text(shape.heads));
   if (shape.is_llama()) {
-    require(shape.head_size() % 2 == 0, "width over heads is " + text(shape.head_size()) +
-                                            ": rotary positions turn pairs");
+    require(shape.head_size() % 2 == 0,
+            "width over heads is " + text(shape.head_size()) + ": rotary positions turn pairs");
   } else {
     require(shape.kv_heads == shape.heads, "GPT-2 has as many kv_heads as heads");
   }

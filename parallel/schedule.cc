@@ -25,11 +25,11 @@ void FillDrainSchedule::run(Run& run) {
     if (!stage.is_last()) {
       run.pipeline.recv(stage.output_gradient(slot).data, count, here + 1, stream);
     }
-    stage.backward_data(slot, run.scale);
+    stage.backward(slot, run.scale);
     if (!stage.is_first()) {
       run.pipeline.send(stage.input_gradient(slot).data, count, here - 1, stream);
     }
-    stage.backward_weight(slot);
+    stage.discard(slot);
   };
   for (int64_t i = 0; i < run.micro_batches; ++i) {
     forward(i, alone ? 0 : static_cast<size_t>(i));

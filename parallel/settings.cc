@@ -14,9 +14,9 @@ std::string Settings::text() const {
     return line.empty() ? "-" : line;
   };
   char figures[160];
-  std::snprintf(figures, sizeof(figures), " beta1=%.9g beta2=%.9g epsilon=%.9g decay=%.9g clip=%.9g",
-                optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.weight_decay,
-                optimizer.clip);
+  std::snprintf(figures, sizeof(figures),
+                " beta1=%.9g beta2=%.9g epsilon=%.9g decay=%.9g clip=%.9g", optimizer.beta1,
+                optimizer.beta2, optimizer.epsilon, optimizer.weight_decay, optimizer.clip);
   return model.text() + " batch=" + std::to_string(batch) +
          " micro_batches=" + std::to_string(micro_batches) + " shares=" + list(shares) +
          " sharding=" + std::to_string(sharding) + " bucket_bytes=" + std::to_string(bucket_bytes) +
@@ -29,8 +29,8 @@ std::string Settings::text() const {
 std::vector<int64_t> shares_by_speed(int64_t sequences, const std::vector<double>& speeds) {
   const auto ranks = static_cast<int64_t>(speeds.size());
   if (sequences < ranks) {
-    throw Error(KEEL_INVALID_ARGUMENT, std::to_string(sequences) + " sequences for " +
-                                           std::to_string(ranks) + " ranks");
+    throw Error(KEEL_INVALID_ARGUMENT,
+                std::to_string(sequences) + " sequences for " + std::to_string(ranks) + " ranks");
   }
   const double total = std::accumulate(speeds.begin(), speeds.end(), 0.0);
   if (!(total > 0) || std::any_of(speeds.begin(), speeds.end(), [](double s) { return s < 0; })) {

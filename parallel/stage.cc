@@ -197,59 +197,85 @@ void TransformerStage::forward(size_t number) {
        [&] { head_->forward(target.head, std::move(x), labels(target)); });
 }
 
+Tensor TransformerStage::head_data(Slot& target, double scale) {
+  const size_t norm = layout_.parameters[layout_.norm.gain].unit;
+  const size_t head = layout_.parameters[layout_.head].unit;
+  store_.acquire_values(norm, kNone);
+  store_.acquire_values(head, blocks_.empty() ? kNone : blocks_.back().unit());
+  store_.acquire_gradients(norm);
+  Tensor d = head_->backward_data(target.head, labels(target), scale);
+  store_.release_values(head);
+  store_.release_values(norm);
+  return d;
+}
+
+void TransformerStage::head_weight(Slot& target) {
+  const size_t head = layout_.parameters[layout_.head].unit;
+  store_.acquire_gradients(head);
+  head_->backward_weight(target.head);
+  // GPT-2's one table is complete only behind the embedding.
+  if (!place_.first || layout_.head != layout_.tokens) store_.release_gradients(head);
+  store_.release_gradients(layout_.parameters[layout_.norm.gain].unit);
+}
+
+Tensor TransformerStage::block_data(Slot& target, size_t block, Tensor d) {
+  const size_t unit = blocks_[block].unit();
+  store_.acquire_values(unit, block > 0 ? blocks_[block - 1].unit() : kNone);
+  store_.acquire_gradients(unit);
+  d = blocks_[block].backward_data(target.blocks[block], std::move(d));
+  store_.release_values(unit);
+  return d;
+}
+
+void TransformerStage::block_weight(Slot& target, size_t block) {
+  blocks_[block].backward_weight(target.blocks[block]);
+  store_.release_gradients(blocks_[block].unit());
+}
+
+void TransformerStage::embedding_weight(Slot& target) {
+  const size_t tokens = layout_.parameters[layout_.tokens].unit;
+  const bool placed = layout_.positions != kNone;
+  const size_t positions = placed ? layout_.parameters[layout_.positions].unit : kNone;
+  store_.acquire_gradients(tokens);
+  if (placed) store_.acquire_gradients(positions);
+  embedding_->backward_weight(part(target, kTokens), std::move(target.d_input));
+  if (placed) store_.release_gradients(positions);
+  store_.release_gradients(tokens);
+}
+
 void TransformerStage::backward_data(size_t number, double scale) {
   Slot& target = slot(number);
   Tensor d = std::exchange(target.d_output, Tensor());
   target.output.reset();
-  if (head_) {
-    const size_t norm = layout_.parameters[layout_.norm.gain].unit;
-    const size_t head = layout_.parameters[layout_.head].unit;
-    const size_t next = blocks_.empty() ? kNone : blocks_.back().unit();
-    store_.acquire_values(norm, kNone);
-    store_.acquire_values(head, next);
-    store_.acquire_gradients(norm);
-    d = head_->backward_data(target.head, labels(target), scale);
-    store_.release_values(head);
-    store_.release_values(norm);
-  }
-  for (size_t i = blocks_.size(); i-- > 0;) {
-    const size_t unit = blocks_[i].unit();
-    store_.acquire_values(unit, i > 0 ? blocks_[i - 1].unit() : kNone);
-    store_.acquire_gradients(unit);
-    d = blocks_[i].backward_data(target.blocks[i], std::move(d));
-    store_.release_values(unit);
-  }
+  if (head_) d = head_data(target, scale);
+  for (size_t i = blocks_.size(); i-- > 0;) d = block_data(target, i, std::move(d));
   target.d_input = std::move(d);
 }
 
 void TransformerStage::backward_weight(size_t number) {
   Slot& target = slot(number);
+  if (head_) head_weight(target);
+  for (size_t i = blocks_.size(); i-- > 0;) block_weight(target, i);
+  if (embedding_) embedding_weight(target);
+  target.d_input.reset();
+}
+
+void TransformerStage::backward(size_t number, double scale) {
+  Slot& target = slot(number);
+  Tensor d = std::exchange(target.d_output, Tensor());
+  target.output.reset();
   if (head_) {
-    const size_t norm = layout_.parameters[layout_.norm.gain].unit;
-    const size_t head = layout_.parameters[layout_.head].unit;
-    store_.acquire_gradients(head);
-    head_->backward_weight(target.head);
-    // GPT-2's one table is complete only behind the embedding.
-    if (!place_.first || layout_.head != layout_.tokens) store_.release_gradients(head);
-    store_.release_gradients(norm);
+    d = head_data(target, scale);
+    head_weight(target);
   }
   for (size_t i = blocks_.size(); i-- > 0;) {
-    blocks_[i].backward_weight(target.blocks[i]);
-    store_.release_gradients(blocks_[i].unit());
+    d = block_data(target, i, std::move(d));
+    block_weight(target, i);
   }
-  if (embedding_) {
-    const size_t tokens = layout_.parameters[layout_.tokens].unit;
-    store_.acquire_gradients(tokens);
-    if (layout_.positions != kNone) {
-      store_.acquire_gradients(layout_.parameters[layout_.positions].unit);
-    }
-    embedding_->backward_weight(part(target, kTokens), std::move(target.d_input));
-    if (layout_.positions != kNone) {
-      store_.release_gradients(layout_.parameters[layout_.positions].unit);
-    }
-    store_.release_gradients(tokens);
-  }
-  target.d_input.reset();
+  target.d_input = std::move(d);
+  // On another stage than the first, the caller sends the input's gradient, which stays until the
+  // slot is used again.
+  if (embedding_) embedding_weight(target);
 }
 
 void TransformerStage::discard(size_t number) {

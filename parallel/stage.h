@@ -46,6 +46,7 @@ class TransformerStage : public Stage {
   void forward(size_t slot) override;
   void backward_data(size_t slot, double scale) override;
   void backward_weight(size_t slot) override;
+  void backward(size_t slot, double scale) override;
   void discard(size_t slot) override;
   keel_tensor losses(size_t slot) override;
 
@@ -68,6 +69,12 @@ class TransformerStage : public Stage {
   keel_tensor part(const Slot& slot, int64_t index) const;
   Head::Labels labels(const Slot& slot) const;
   void upload_positions(const ModelShape& shape);
+  // Parts of the backward passes.
+  Tensor head_data(Slot& slot, double scale);
+  void head_weight(Slot& slot);
+  Tensor block_data(Slot& slot, size_t block, Tensor d);
+  void block_weight(Slot& slot, size_t block);
+  void embedding_weight(Slot& slot);
   // The unit that the pass reads behind |unit|.
   size_t after(size_t unit) const;
 

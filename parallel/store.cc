@@ -141,10 +141,9 @@ void Store::complete(size_t unit) {
                                         : elements_of(all_gradients_, starts_[unit], padded(unit));
   if (settings_.check_gradients) {
     const keel_tensor squares = scalar_of(squares_, unit);
-    ops::sum_of_squares(stream_, {.x = flat,
-                                  .before = squares,
-                                  .total = squares,
-                                  .found = scalar_of(found_, unit)});
+    ops::sum_of_squares(
+        stream_,
+        {.x = flat, .before = squares, .total = squares, .found = scalar_of(found_, unit)});
   }
   const int64_t partial = layout_.units[unit].partial_end;
   if (partial > 0 && channels_.tensor.ranks() > 1) {
@@ -304,9 +303,8 @@ std::vector<float> Store::download(const keel_tensor& flat, size_t unit) {
   const void* source = flat.data;
   if (count_of(flat) < padded(unit)) {
     whole = memory_.take({padded(unit)});
-    channels_.data.communicator().all_gather(flat.data, whole.view().data,
-                                             static_cast<uint64_t>(count_of(flat)), KEEL_FLOAT32,
-                                             stream_);
+    channels_.data.communicator().all_gather(
+        flat.data, whole.view().data, static_cast<uint64_t>(count_of(flat)), KEEL_FLOAT32, stream_);
     source = whole.view().data;
   }
   stream_.copy(Device(), values.data(), stream_.device(), source, values.size() * sizeof(float));

@@ -74,14 +74,14 @@ class Store {
   void acquire_gradients(size_t unit);
   void release_gradients(size_t unit);
 
-  keel_tensor value(size_t parameter) const;     // in the shape of the rank's tensor-parallel shard
+  keel_tensor value(size_t parameter) const;  // in the shape of the rank's tensor-parallel shard
   keel_tensor gradient(size_t parameter) const;
   // [rows of first + rows of second, columns], of two parameters that adjoin.
   keel_tensor value_pair(size_t first, size_t second) const;
   keel_tensor gradient_pair(size_t first, size_t second) const;
 
-  // What this rank's optimizer updates: elements [begin, end) of the unit, and after end_step()
-  // their gradients. The tensors are flat and have owned_size() elements; those from
+  // The part that this rank's optimizer updates: elements [begin, end) of the unit, and after
+  // end_step() their gradients. The tensors are flat and have owned_size() elements; those from
   // |end - begin| on are padding.
   struct Owned {
     int64_t begin = 0, end = 0;
@@ -98,7 +98,7 @@ class Store {
   std::vector<float> download_values(size_t unit);
   std::vector<float> download_gradients(size_t unit);  // after end_step()
 
-  // Of the last step: 1 for a unit whose gradient was not finite on this rank, before any sum.
+  // True for each unit whose gradient in the last step was not finite on this rank, before any sum.
   // Waits.
   std::vector<bool> not_finite();
 
@@ -107,12 +107,12 @@ class Store {
 
  private:
   struct State {
-    Tensor values, gradients;              // whole; empty while not held
-    Tensor value_shard, gradient_shard;    // levels 3 and 2
-    int uses = 0;                          // of the values
-    int64_t releases = 0;                  // of the gradients, this step
+    Tensor values, gradients;            // whole; empty while not held
+    Tensor value_shard, gradient_shard;  // levels 3 and 2
+    int uses = 0;                        // of the values
+    int64_t releases = 0;                // of the gradients, this step
     bool gathering = false;
-    std::optional<Event> gathered;         // level 3: |values| are complete
+    std::optional<Event> gathered;  // level 3: |values| are complete
   };
   // Gradients that the lane still reads.
   struct Draining {
@@ -125,9 +125,9 @@ class Store {
   keel_tensor view(const keel_tensor& flat, size_t parameter) const;
   void gather(size_t unit);
   void lane_waits();
-  void complete(size_t unit);            // the last micro-batch's release
-  void reduce_bucket(bool urgent);       // level 0
-  void reduce_unit(size_t unit);         // levels 1 to 3
+  void complete(size_t unit);       // the last micro-batch's release
+  void reduce_bucket(bool urgent);  // level 0
+  void reduce_unit(size_t unit);    // levels 1 to 3
   void drain(size_t keep);
   std::vector<float> download(const keel_tensor& flat, size_t unit);
 

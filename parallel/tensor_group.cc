@@ -22,8 +22,7 @@ TensorGroup::TensorGroup(Memory& memory, Channel channel, bool sequence, int64_t
 
 void TensorGroup::place(const Piece& piece, int64_t rows, int64_t columns) {
   for (int64_t rank = 0; rank < size(); ++rank) {
-    counts_[static_cast<size_t>(rank)] =
-        static_cast<uint64_t>((piece.end - piece.begin) * columns);
+    counts_[static_cast<size_t>(rank)] = static_cast<uint64_t>((piece.end - piece.begin) * columns);
     offsets_[static_cast<size_t>(rank)] =
         static_cast<uint64_t>((rank * rows + piece.begin) * columns);
   }

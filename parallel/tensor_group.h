@@ -82,7 +82,7 @@ class TensorGroup {
   }
   // Counts and offsets of a chunk's collective, in elements.
   void place(const Piece& piece, int64_t rows, int64_t columns);
-  void lane_waits();     // for what the stream has enqueued so far
+  void lane_waits();  // for what the stream has enqueued so far
   void lane_done(size_t chunk);
 
   Memory& memory_;

@@ -2,7 +2,9 @@
 #include "parallel/tests/ranks.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -12,6 +14,21 @@
 #include "parallel/layout.h"
 
 namespace keel::parallel::testing {
+
+namespace {
+
+// The default schedule, with a look at each step before.
+class WatchedSchedule : public FillDrainSchedule {
+ public:
+  void run(Run& run) override {
+    if (before) before(*engine, run);
+    FillDrainSchedule::run(run);
+  }
+  Engine* engine = nullptr;
+  std::function<void(Engine&, Run&)> before;
+};
+
+}  // namespace
 
 void start_keel() {
   static const Runtime* const runtime = [] {
@@ -46,16 +63,27 @@ std::vector<std::string> run_ranks(const std::vector<Device>& devices, const std
   const keel_unique_id id = make_unique_id();
   std::vector<std::string> failures(devices.size());
   std::vector<std::thread> threads;
+  std::mutex mutex;
+  std::condition_variable all_done;
+  size_t done = 0;
+  const auto finish = [&](bool wait) {
+    std::unique_lock lock(mutex);
+    if (++done == devices.size()) all_done.notify_all();
+    return !wait || all_done.wait_for(lock, std::chrono::seconds(20),
+                                      [&] { return done == devices.size(); });
+  };
   for (size_t rank = 0; rank < devices.size(); ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        Communicator world =
-            Communicator::join(devices[rank], id, static_cast<uint32_t>(rank),
-                               static_cast<uint32_t>(devices.size()));
+        Communicator world = Communicator::join(devices[rank], id, static_cast<uint32_t>(rank),
+                                                static_cast<uint32_t>(devices.size()));
         Mesh own(std::move(world), devices[rank], MeshShape::parse(mesh));
         try {
           body(own);
+          finish(/*wait=*/false);
         } catch (...) {
+          // Failures of all ranks alike are each rank's own; another rank may wait for this one.
+          if (finish(/*wait=*/true)) throw;
           own.world().abort();
           for (const MeshShape::Axis& axis : own.shape().axes()) {
             if (axis.size > 1) own.axis(axis.name).abort();
@@ -115,11 +143,16 @@ Training train(const Settings& settings, const Options& options) {
   training.traffic.resize(devices.size());
   training.in_use.resize(devices.size());
   training.peak.resize(devices.size());
+  training.calls.resize(devices.size());
+  training.operations.resize(devices.size());
   std::mutex mutex;
   training.failures = run_ranks(devices, options.mesh, [&](Mesh& mesh) {
     Settings own = settings;
     if (options.adjust) options.adjust(own, mesh.rank());
-    Engine engine(mesh, own, options.schedule ? options.schedule() : nullptr);
+    const auto schedule = std::make_shared<WatchedSchedule>();
+    Engine engine(mesh, own, schedule);
+    schedule->engine = &engine;
+    schedule->before = options.before_run;
     if (options.prepare) options.prepare(engine);
     const auto collect = [&](const Tensors& shards, Tensors& whole) {
       const std::lock_guard lock(mutex);
@@ -157,14 +190,18 @@ Training train(const Settings& settings, const Options& options) {
       if (step == 0) collect(engine.download_gradients(), training.gradients);
     }
     collect(engine.download_values(), training.values);
+    if (mesh.size_of("tp") > 1) {
+      training.calls[rank] = engine.traffic("tp").calls;
+      training.operations[rank] = mesh.axis("tp").stats().operations;
+    }
   });
   return training;
 }
 
 double deviation(const Tensors& got, const Tensors& expected, std::string* out_name) {
   double worst = got.size() == expected.size() ? 0 : 1e9;
-  // Of a tensor whose gradient is 0 but for rounding, such as a key's bias, the size of the others
-  // says what rounding is.
+  // The other tensors' size bounds rounding in a tensor whose gradient is 0 otherwise, such as a
+  // key's bias.
   double largest = 0;
   for (const auto& [name, values] : expected) {
     for (const float value : values) largest = std::max(largest, std::fabs(double{value}));

@@ -30,7 +30,7 @@ class Store;
 
 inline namespace v0 {
 
-// What a layer does not keep between forward and backward, and computes again.
+// Activations that a layer drops after the forward pass, and the backward pass computes again.
 enum class Recompute { kNone, kSelective, kFull };  // nothing; attention; the whole layer
 
 // AdamW (Loshchilov and Hutter, 2019).
@@ -66,7 +66,7 @@ std::vector<int64_t> shares_by_speed(int64_t sequences, const std::vector<double
 // A pipeline's order of forward and backward passes.
 class Schedule {
  public:
-  // What run() works on.
+  // Arguments of run().
   struct Run {
     Mesh& mesh;
     std::vector<Stage*> stages;  // this rank's, one a chunk: chunk c is stage c * pp + coordinate

@@ -89,12 +89,12 @@ class Mesh {
   std::vector<uint64_t> gather(uint64_t value);
   std::vector<double> gather(double value);
 
-  // What one all_reduce of 1 MiB takes on |axis|.
+  // Time and staged bytes of one all_reduce of 1 MiB on |axis|.
   struct Cost {
     std::string axis;
     std::vector<std::string> makes;
     double seconds = 0;
-    uint64_t staged_bytes = 0;  // through bounce buffers of the host, both directions
+    uint64_t staged_bytes = 0;  // through bounce buffers of the host, of all ranks
     bool mixed() const { return makes.size() > 1; }
   };
   // Measures the axes of size above 1. Every rank calls; waits.

@@ -12,6 +12,8 @@
 //   stage.backward_data(slot)                              then send stage.input_gradient(slot)
 //   stage.backward_weight(slot)                            any time later; ends the slot's use
 //
+// or stage.backward(slot) in the place of the last two.
+//
 // A slot is a number for the activations of one micro-batch in flight: from forward() or input()
 // until backward_weight(), or until the end of discard().
 #ifndef KEEL_PARALLEL_MODEL_HPP_
@@ -127,8 +129,15 @@ class Stage {
   // Gradients of the input. On the last stage those of |scale| * (sum of the tokens' losses). May
   // release the output's gradient.
   virtual void backward_data(size_t slot, double scale) = 0;
-  // Adds the weights' gradients to gradients(). Releases the slot.
+  // Adds the weights' gradients to those of the step. Releases the slot.
   virtual void backward_weight(size_t slot) = 0;
+  // Both, layer by layer: gradients are complete earlier and activations of few layers live at a
+  // time. For schedules that leave nothing between the passes; the other members keep what
+  // backward_weight() reads of all layers.
+  virtual void backward(size_t slot, double scale) {
+    backward_data(slot, scale);
+    backward_weight(slot);
+  }
   // Releases the slot of a forward pass without a backward pass.
   virtual void discard(size_t slot) = 0;
   // Losses of the micro-batch's tokens in nats, [tokens], between forward() and backward_weight().
