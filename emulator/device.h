@@ -23,6 +23,9 @@ namespace keel::emulator {
 
 class Queue;
 
+// Each byte of an output that was not computed: a NaN in every float type, -1 in every signed one.
+inline constexpr uint8_t kPoison = 0xff;
+
 struct DeviceOptions {
   uint32_t index = 0;
   uint64_t memory_bytes = uint64_t{4} << 30;
@@ -38,6 +41,10 @@ struct DeviceOptions {
   bool failure_is_loss = false;
   // Other processes can import the device's memory.
   bool shareable = false;
+  // False: operators and reductions take the profile's time and check their addresses, but compute
+  // nothing and fill their outputs with kPoison. For figures of machines with many chips, never for
+  // results.
+  bool computes = true;
   // The plugin's test table may make work fail or wait.
   bool conformance = false;
   std::optional<Profile> profile;  // none: as fast as the host

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <keel/plugin_kit.hpp>
 #include <memory>
 #include <utility>
@@ -51,7 +52,16 @@ void store(const std::vector<double>& values, const keel_tensor& output) {
   });
 }
 
-Status run(Access& access, ops::OwnedCall* owned) {
+// In place of the result.
+void poison(const keel_tensor& output) {
+  const auto size = static_cast<int64_t>(kit::dtype_size(output.dtype));
+  auto* const first = static_cast<std::byte*>(kit::first_element(output));
+  kit::for_each_element(output, [&](int64_t offset) {
+    std::memset(first + offset * size, kPoison, static_cast<size_t>(size));
+  });
+}
+
+Status run(Access& access, bool computes, ops::OwnedCall* owned) {
   const keel_op_call& call = owned->call();
   Status status;
   for (uint32_t i = 0; i < call.input_count && status.ok(); ++i) {
@@ -61,6 +71,10 @@ Status run(Access& access, ops::OwnedCall* owned) {
     status = reach(access, owned->output(o));
   }
   if (!status.ok()) return status;
+  if (!computes) {
+    for (uint32_t o = 0; o < call.output_count; ++o) poison(*call.outputs[o]);
+    return {};
+  }
   ops::ReferenceResult result;
   if (ops::run_reference(call, &result) != KEEL_OK) {
     return {Code::kInvalidArgument, fmt::format("operator {}: not a call of its schema", call.op)};
@@ -83,7 +97,9 @@ Status launch_reference(Stream& stream, const keel_op_call& call) {
   const keel_tensor& output = *call.outputs[0];
   const Result result = {address_of(kit::first_element(output)), kit::span_bytes(output)};
   return stream.launch(work_of(call), result,
-                       [owned](Access& access) { return run(access, owned.get()); });
+                       [owned, computes = stream.device().options().computes](Access& access) {
+                         return run(access, computes, owned.get());
+                       });
 }
 
 }  // namespace keel::emulator

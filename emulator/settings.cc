@@ -26,6 +26,18 @@ Status take_flag(SettingValues* values, const char* key, bool* out_flag) {
   return status;
 }
 
+// "full" or "none".
+Status take_compute(SettingValues* values, bool* out_computes) {
+  std::string text;
+  if (!take(values, "compute", &text)) return {};
+  if (text != "full" && text != "none") {
+    return {Code::kInvalidArgument,
+            fmt::format("compute is '{:.64}', neither full nor none", text)};
+  }
+  *out_computes = text == "full";
+  return {};
+}
+
 }  // namespace
 
 Status split_settings(std::string_view text, SettingValues* out_values) {
@@ -80,6 +92,7 @@ Status take_chip_settings(SettingValues* values, ChipSettings* in_out_settings) 
   if (status.ok()) status = take_number(values, "delay_us", 0, 1'000'000, &delay_us);
   if (status.ok()) status = take_number(values, "seed", 0, UINT64_MAX, &device.seed);
   if (status.ok()) status = take_flag(values, "single_queue", &device.single_queue);
+  if (status.ok()) status = take_compute(values, &device.computes);
   if (!status.ok()) return status;
   settings.devices = static_cast<uint32_t>(devices);
   device.delay_us = static_cast<uint32_t>(delay_us);

@@ -40,6 +40,7 @@ const std::map<std::string, Set> kMay = {
     {"backends/cuda", {"keel", "vendor", "kernels/gpu"}},
     {"backends/sim", {"keel", "vendor", "emulator"}},
     {"tensorfile", {"keel", "base", "base/ipc", "files"}},
+    {"parallel", {"keel", "base", "base/ipc", "files", "tensorfile"}},
     {"samples", {"keel", "base", "base/ipc", "tensorfile"}},
     {"samples/out_of_tree_plugin", {"keel"}},
     // The faulty plugins are the plugin that vendors are shown, with a fault.
@@ -48,7 +49,7 @@ const std::map<std::string, Set> kMay = {
       "samples/out_of_tree_plugin"}},
     {"bench",
      {"keel", "base", "base/ipc", "core", "ops", "collectives", "samples", "backends",
-      "backends/cuda", "tensorfile"}},
+      "backends/cuda", "tensorfile", "parallel"}},
     {"tools",
      {"keel", "base", "base/ipc", "core", "ops", "collectives", "conformance", "tensorfile"}},
     {"tools/perf",

@@ -14,8 +14,8 @@ namespace keel::sim {
 namespace {
 
 constexpr std::string_view kKeys[] = {
-    "devices",  "profile", "memory_mib", "single_queue", "pageable_async",
-    "delay_us", "seed",    "faults",     "ccl",          "conformance"};
+    "devices", "profile", "memory_mib", "single_queue", "pageable_async", "delay_us",
+    "seed",    "faults",  "ccl",        "conformance",  "compute"};
 
 using Values = emulator::SettingValues;
 

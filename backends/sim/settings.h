@@ -25,6 +25,8 @@ namespace keel::sim {
 //   ccl             types of the chip's own collectives library: "none" (no library), "all", or
 //                   names with commas, as in float32,bfloat16; default all but int16, uint16,
 //                   float64 and the 8-bit floats
+//   compute         full, none    none: work takes its time and moves its bytes, operators and
+//                   reductions compute nothing and poison their outputs; default full
 //   conformance     0, 1    the functions of keel_test_table work
 struct Settings {
   uint32_t devices = 0;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -69,6 +70,11 @@ Status LocalRank::compute(const Membership& self) {
     factors.push_back(parts[peer].call.factor);
   }
   if (reduces(own.collective)) {
+    const Device* const device = clique_->device(rank_);
+    if (device != nullptr && !device->options().computes) {
+      std::fill(result.begin(), result.end(), std::byte{kPoison});
+      return {};
+    }
     reduce(own.type, own.reduction, sources, factors, own.count, result.data());
     return {};
   }

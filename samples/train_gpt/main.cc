@@ -6,6 +6,7 @@
 //   train_gpt --model llama --kv-heads 2 --checkpoint run.safetensors --resume --steps 2000
 //   train_gpt --devices vulkan:0 --steps 1 --dump b && keel compare a b
 //   keel run -n 2 -- train_gpt --devices cuda:0,cuda:1
+//   train_gpt --mesh pp=2,dp=2,tp=2 --devices cpu:0,cpu:1,... (eight) --micro-batches 2
 //
 // Exit codes: 0, 1 when the run fails, 2 for a mistake in the command line.
 #include <chrono>
@@ -23,6 +24,7 @@
 #include "samples/train_gpt/dump.h"
 #include "samples/train_gpt/generate.h"
 #include "samples/train_gpt/hugging_face.h"
+#include "samples/train_gpt/mesh_training.h"
 #include "samples/train_gpt/options.h"
 #include "samples/train_gpt/output.h"
 #include "samples/train_gpt/report.h"
@@ -187,6 +189,28 @@ void fill(Report& report, const Options& options, const Corpus& corpus,
                                      options.sample_length, kTemperature, options.training.seed));
 }
 
+// The same with --mesh, whose ranks are the devices or the launcher's processes.
+int run_mesh(const Options& options, const Place& place, const ParameterLayout& layout,
+             const Corpus& corpus, const std::vector<keel::Device>& devices, const Output& json,
+             const Output& svg) {
+  Report report;
+  report.model = options.model;
+  report.settings = options.training;
+  report.parameters = layout.count();
+  report.text_bytes = corpus.size();
+  for (const keel::Device& device : devices) {
+    report.devices.push_back({device.name(), device.info().name, device.chip(), std::nullopt});
+  }
+  if (place.rank == 0) print_beginning(report);
+  train_on_mesh(devices, place.world == 1 ? -1 : static_cast<int64_t>(place.rank), corpus, layout,
+                options.mesh, options.report_every, kHeldOutSequences, report);
+  if (place.rank != 0) return 0;
+  std::printf("held-out text: %.3f bits per byte\n", report.held_out_bits_per_byte);
+  json.write([&](std::ostream& out) { write_json(out, report); });
+  svg.write([&](std::ostream& out) { write_chart(out, report); });
+  return 0;
+}
+
 int run(Options options) {
   const keel::Runtime runtime;
   const Place place = find_place();
@@ -197,6 +221,9 @@ int run(Options options) {
   const ParameterLayout layout(options.model);
   const Corpus corpus = Corpus::load(options.text, options.model.context);
   const std::vector<keel::Device> devices = open_devices(options);
+  if (!options.mesh.mesh.empty()) {
+    return run_mesh(options, place, layout, corpus, devices, json, svg);
+  }
 
   std::optional<TrainingState> state = load(options, layout, place);
   Report report;

@@ -77,6 +77,48 @@ void declare_training(CLI::App& app, Options& options) {
       ->capture_default_str();
 }
 
+void declare_mesh(CLI::App& app, MeshSettings& mesh) {
+  app.add_option("--mesh", mesh.mesh,
+                 "Divide the training over all devices, by axes such as pp=2,dp=2,tp=2: pipeline "
+                 "stages, parts of the batch, parts of each matrix")
+      ->type_name("AXES");
+  const auto count = [&](const char* option, int64_t& value, const char* text) {
+    app.add_option(option, value, text)
+        ->check(CLI::Range(int64_t{1}, int64_t{65536}))
+        ->capture_default_str();
+  };
+  count("--micro-batches", mesh.micro_batches, "With --mesh: parts of a device's sequences");
+  count("--chunks", mesh.chunks, "With --mesh: parts of a product, for overlap on axis tp");
+  app.add_option("--sharding", mesh.sharding, "With --mesh: level of ZeRO on axis dp")
+      ->check(CLI::Range(int64_t{0}, int64_t{3}))
+      ->capture_default_str();
+  app.add_option("--recompute", mesh.recompute, "With --mesh: none, selective or full")
+      ->check(CLI::IsMember({"none", "selective", "full"}))
+      ->capture_default_str();
+  app.add_flag("--sequence-parallel", mesh.sequence_parallel,
+               "With --mesh: divide rows on axis tp between products");
+}
+
+// What the mesh's trainer does not do yet, or what needs a mesh.
+void check_mesh(const CLI::App& app, const Options& options) {
+  const bool has_mesh = !options.mesh.mesh.empty();
+  const auto refuse = [&](std::initializer_list<const char*> names, const std::string& reason) {
+    for (const char* name : names) {
+      if (app.count(name) > 0) throw std::invalid_argument(std::string(name) + ": " + reason);
+    }
+  };
+  if (has_mesh) {
+    refuse({"--checkpoint", "--resume", "--import", "--export", "--dump"},
+           "not with --mesh, which keeps no files yet");
+    if (options.training.precision != Precision::kFloat32) {
+      throw std::invalid_argument("--precision bf16: not with --mesh, which computes in fp32");
+    }
+  } else {
+    refuse({"--micro-batches", "--chunks", "--sharding", "--recompute", "--sequence-parallel"},
+           "takes --mesh");
+  }
+}
+
 }  // namespace
 
 void declare_options(CLI::App& app, Options& options) {
@@ -89,6 +131,7 @@ void declare_options(CLI::App& app, Options& options) {
                  std::string("File to learn; default: all of ") + kDefaultText);
   declare_model(app, options.model);
   declare_training(app, options);
+  declare_mesh(app, options.mesh);
   app.add_option("--checkpoint", options.checkpoint, "Keep the training in this file")
       ->type_name("FILE");
   app.add_option("--checkpoint-every", options.checkpoint_every, "Steps between two checkpoints")
@@ -148,6 +191,7 @@ void complete(const CLI::App& app, Options& options) {
     throw std::invalid_argument("--resume and --import: a training begins with one of them");
   }
   check(model);
+  check_mesh(app, options);
 }
 
 std::string take_settings(Options& options, const TrainingState& state) {

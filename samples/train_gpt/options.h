@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "samples/train_gpt/config.h"
+#include "samples/train_gpt/mesh_training.h"
 #include "samples/train_gpt/trainer.h"
 
 namespace train_gpt {
@@ -18,6 +19,7 @@ namespace train_gpt {
 struct Options {
   ModelConfig model;
   TrainingSettings training;
+  MeshSettings mesh;
   std::vector<std::string> devices = {"cpu:0"};
   std::filesystem::path text;         // empty: kDefaultText
   std::filesystem::path checkpoint;   // empty, like the following: none

@@ -99,6 +99,55 @@ TEST_F(ProgramTest, TrainsStopsAndGoesOn) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
 
+// The trainer without a mesh is code of its own, so each proves the other.
+TEST_F(ProgramTest, MeshTrainsLikeOneDevice) {
+  if (is_variant()) GTEST_SKIP() << "nothing here depends on guarded memory or validation";
+  const std::string sizes = "--text " + path("text") +
+                            " --layers 2 --width 16 --heads 4 --context 16 --batch 8 --steps 10 "
+                            "--warmup 2 --clip 0.5 --sample-length 10 --json ";
+  const std::string eight = " --devices cpu:0,cpu:1,cpu:2,cpu:3,cpu:4,cpu:5,cpu:6,cpu:7";
+  const std::string settings = "KEEL_CPU_DEVICES=8";
+  for (const std::string model : {" --model gpt2", " --model llama --kv-heads 2"}) {
+    Outcome outcome = run_program(sizes + path("one.json") + model);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    outcome = run_program(
+        sizes + path("mesh.json") + model +
+            " --mesh pp=2,dp=2,tp=2 --micro-batches 2 --sharding 1 --recompute selective" + eight,
+        {}, settings);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find("tp: 2 ranks, cpu, 1 MiB all_reduce"), std::string::npos)
+        << outcome.output;
+    outcome = run_program(sizes + path("processes.json") + model +
+                              " --mesh dp=2,tp=2 --sequence-parallel --chunks 2 --sharding 3 "
+                              "--devices cpu:0,cpu:1,cpu:2,cpu:3",
+                          "keel run -n 4 --", settings);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    const std::vector<double> expected = losses_of("one.json");
+    ASSERT_EQ(expected.size(), 10U);
+    for (const char* run : {"mesh.json", "processes.json"}) {
+      const std::vector<double> losses = losses_of(run);
+      ASSERT_EQ(losses.size(), expected.size()) << run;
+      for (size_t step = 0; step < losses.size(); ++step) {
+        EXPECT_NEAR(losses[step], expected[step], 1e-4) << run << " step " << step;
+      }
+    }
+  }
+}
+
+TEST_F(ProgramTest, MeshRefusesWhatDoesNotFit) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"--mesh dp=3 --devices cpu,cpu", "has 3 ranks for 2"},
+      {"--mesh dp=two --devices cpu", "axis dp has no size"},
+      {"--mesh tp=3 --devices cpu,cpu,cpu", "heads 2 cannot be divided"},
+      {"--mesh dp=1 --checkpoint x", "--checkpoint: not with --mesh"},
+      {"--sharding 1", "--sharding: takes --mesh"}};
+  for (const auto& [arguments, part] : cases) {
+    const Outcome outcome = run_program(quick(std::string("--steps 1 ") + arguments));
+    EXPECT_EQ(outcome.exit_code, 2) << arguments;
+    EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;
+  }
+}
+
 // Variables as in a Kubernetes pod.
 TEST_F(ProgramTest, StrayVariablesOfALauncherMakeNoRanks) {
   const Outcome outcome =
@@ -228,7 +277,9 @@ TEST_P(ProgramOnChip, DoesWhatTheCpuDoes) {
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     const std::vector<double> want = losses_of("cpu.json");
     ASSERT_EQ(want.size(), 3U);
-    for (const std::string& devices : {chip, chip + ",cpu:0"}) {
+    const std::string both = chip + ",cpu:0";
+    for (const std::string& devices :
+         {chip, both, both + " --mesh dp=2 --sharding 1", both + " --mesh tp=2 --chunks 2"}) {
       SCOPED_TRACE(model + " on " + devices);
       outcome = run_program(steps + path("chip.json") + " --devices " + devices, {}, settings());
       ASSERT_EQ(outcome.exit_code, 0) << outcome.output;

@@ -385,9 +385,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t
     if (!found.ok()) return result_of(found);
     uint64_t bytes = 0;
     (void)extent_of(product.problem.d, &bytes);
-    const Status launched =
-        on->launch(work_of(product), {product.d, bytes}, [product](keel::emulator::Access& access) {
-          const Status status = run_product(product, access);
+    const Status launched = on->launch(
+        work_of(product), {product.d, bytes},
+        [product, computes = on->device().options().computes](keel::emulator::Access& access) {
+          const Status status = run_product(product, computes, access);
           // The driver's interface returns only a number, so the text goes to stderr.
           if (!status.ok()) (void)fail(CUBLAS_STATUS_EXECUTION_FAILED, status.text());
           return status;

@@ -84,7 +84,7 @@ Work work_of(const Product& product) {
   return work;
 }
 
-Status run_product(const Product& product, Access& access) {
+Status run_product(const Product& product, bool computes, Access& access) {
   const Problem& problem = product.problem;
   std::byte* a = nullptr;
   std::byte* b = nullptr;
@@ -105,6 +105,18 @@ Status run_product(const Product& product, Access& access) {
   }
   if (!status.ok()) return status;
   if (workspace != nullptr) std::memset(workspace, 0x5a, product.workspace_bytes);
+  if (!computes) {
+    // Column by column: what lies between the columns stays.
+    const uint64_t element = size_of(problem.d.type);
+    for (uint64_t i = 0; i < static_cast<uint64_t>(problem.batch); ++i) {
+      for (uint64_t column = 0; column < problem.n; ++column) {
+        const uint64_t at = i * static_cast<uint64_t>(problem.d.batch_stride) +
+                            column * static_cast<uint64_t>(problem.d.leading);
+        std::memset(d + at * element, kPoison, problem.m * element);
+      }
+    }
+    return {};
+  }
   const auto leading = static_cast<uint64_t>(problem.d.leading);
   for (int32_t i = 0; i < problem.batch; ++i) {
     const std::vector<double> left =

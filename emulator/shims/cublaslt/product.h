@@ -24,8 +24,9 @@ struct Product {
 Work work_of(const Product& product);
 // Computes |product| on the queue's thread, in double, rounded once: correct by definition, so the
 // result does not show any chip's summation. Writes the workspace, as a kernel does. Returns
-// kIllegalAddress if a matrix, the bias or the workspace is not inside one allocation.
-Status run_product(const Product& product, Access& access);
+// kIllegalAddress if a matrix, the bias or the workspace is not inside one allocation. Without
+// |computes|, checks the addresses and poisons the result.
+Status run_product(const Product& product, bool computes, Access& access);
 
 }  // namespace keel::emulator::cublaslt
 

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pipeline schedules for Engine.
+//
+//   Engine engine(mesh, settings, pipelined("zero-bubble", mesh, settings));
+#ifndef KEEL_PARALLEL_PIPELINED_HPP_
+#define KEEL_PARALLEL_PIPELINED_HPP_
+
+#include <keel/parallel/engine.hpp>
+#include <keel/parallel/pipeline.hpp>
+#include <memory>
+#include <string>
+
+namespace keel::parallel {
+inline namespace v0 {
+
+// Runs a PipelineSchedule on the stages of an engine. One a rank: the first step makes the links
+// between the ranks, for which all ranks of axis pp must run it.
+class PipelinedSchedule : public Schedule {
+ public:
+  // |recorder|: optional, borrowed; gets the passes and messages of each step.
+  explicit PipelinedSchedule(PipelineSchedule schedule, StepRecorder* recorder = nullptr)
+      : schedule_(std::move(schedule)), recorder_(recorder) {}
+
+  std::string name() const override { return schedule_.name; }
+  int64_t chunks() const override { return schedule_.chunks; }
+  void run(Run& run) override;
+  const PipelineSchedule& schedule() const { return schedule_; }
+
+ private:
+  PipelineSchedule schedule_;
+  StepRecorder* recorder_;
+  std::unique_ptr<Pipeline> pipeline_;
+};
+
+// The schedule |name| (see make_schedule) for axis pp of |mesh| and the micro-batches of
+// |settings|. Throws Error(KEEL_INVALID_ARGUMENT) for sizes that the schedule does not take.
+std::shared_ptr<PipelinedSchedule> pipelined(const std::string& name, const Mesh& mesh,
+                                             const Settings& settings, uint32_t chunks = 1,
+                                             StepRecorder* recorder = nullptr);
+
+}  // namespace v0
+}  // namespace keel::parallel
+
+#endif  // KEEL_PARALLEL_PIPELINED_HPP_

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank did during one step: spans of time on its device and its host.
+#ifndef KEEL_PARALLEL_TIMELINE_HPP_
+#define KEEL_PARALLEL_TIMELINE_HPP_
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <keel/keel.hpp>
+#include <string>
+#include <vector>
+
+namespace keel::parallel {
+inline namespace v0 {
+
+enum class SpanKind : uint8_t {
+  kForward,
+  kBackward,
+  kBackwardData,
+  kBackwardWeight,
+  kRecompute,  // a forward pass repeated; lies inside a backward pass
+  kOptimizer,
+  kSend,             // an output, from the sender's call until the receiver has it
+  kReceive,          // likewise, from the receiver's call
+  kSendGradient,     // an input's gradient
+  kReceiveGradient,  // likewise
+  kCollective,
+  kLoader,  // the host waits for the data of the step
+};
+const char* name_of(SpanKind kind);  // "forward"
+bool is_compute(SpanKind kind);
+bool is_communication(SpanKind kind);
+
+struct Span {
+  SpanKind kind = SpanKind::kForward;
+  uint32_t stage = 0;
+  uint32_t micro_batch = 0;
+  double begin = 0, end = 0;  // seconds from the beginning of the step
+};
+
+// Records one rank's step. Marks are timing events, so that recording makes no stream wait. Not
+// thread-safe; reused for many steps.
+class StepRecorder {
+ public:
+  // Starts a step at the end of what |stream| has enqueued so far. Ranks that start together, after
+  // a barrier, have comparable times.
+  void start(const Stream& stream);
+  // Marks the beginning of a span on |stream|, of the same device; returns its number.
+  size_t begin(const Stream& stream, SpanKind kind, uint32_t stage = 0, uint32_t micro_batch = 0);
+  void end(size_t number, const Stream& stream);
+  // A span of the host, until now.
+  void add_host_span(SpanKind kind, std::chrono::steady_clock::time_point begin);
+  // Waits for the marks; returns the spans, in the order of their beginnings.
+  std::vector<Span> finish();
+
+ private:
+  struct Mark {
+    Span span;
+    size_t events = 0;  // of the beginning, followed by the end's; for a span of the device
+    bool on_host = false;
+  };
+  Event& event(size_t number);
+
+  std::deque<Event> events_;  // kept for later steps; the first is the start's
+  size_t used_ = 0;
+  std::vector<Mark> marks_;
+  std::chrono::steady_clock::time_point host_start_;
+};
+
+}  // namespace v0
+}  // namespace keel::parallel
+
+#endif  // KEEL_PARALLEL_TIMELINE_HPP_

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <keel/parallel/engine.hpp>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "parallel/optimizer.h"
+#include "parallel/stage.h"
+
+namespace keel::parallel {
+inline namespace v0 {
+namespace {
+
+constexpr int32_t kAlone = KEEL_NO_COLOR;
+
+[[noreturn]] void refuse(const std::string& complaint) {
+  throw Error(KEEL_INVALID_ARGUMENT, complaint);
+}
+
+std::string text(int64_t value) {
+  return std::to_string(value);
+}
+
+// Fills in what the settings leave open, and checks them against the mesh.
+Settings complete(Settings settings, const Mesh& mesh, int64_t chunks) {
+  const int64_t data = mesh.size_of("dp"), tensor = mesh.size_of("tp");
+  const int64_t stages = mesh.size_of("pp") * chunks;
+  for (const MeshShape::Axis& axis : mesh.shape().axes()) {
+    const bool is_known = axis.name == "dp" || axis.name == "tp" || axis.name == "pp";
+    if (!is_known && axis.size > 1)
+      refuse("mesh axis " + axis.name + ": no strategy has that name");
+  }
+  check(settings.model, tensor);
+  if (chunks > 1 && mesh.size_of("pp") == 1) refuse("several stages a rank need an axis pp");
+  if (settings.sharding < 0 || settings.sharding > 3) refuse("sharding is not 0 to 3");
+  if (settings.micro_batches < 1) refuse("micro_batches must be at least 1");
+  if (settings.shares.empty()) {
+    if (settings.batch % (data * settings.micro_batches) != 0) {
+      refuse("batch " + text(settings.batch) + " cannot be divided by " + text(data) +
+             " ranks of axis dp times " + text(settings.micro_batches) + " micro-batches");
+    }
+    settings.shares.assign(static_cast<size_t>(data),
+                           settings.batch / data / settings.micro_batches);
+  }
+  const std::vector<int64_t>& shares = settings.shares;
+  const int64_t sum = std::accumulate(shares.begin(), shares.end(), int64_t{0});
+  if (static_cast<int64_t>(shares.size()) != data ||
+      std::any_of(shares.begin(), shares.end(), [](int64_t share) { return share < 1; }) ||
+      sum * settings.micro_batches != settings.batch) {
+    refuse("shares must be " + text(data) + " numbers above 0 with the sum batch / micro_batches");
+  }
+  if (settings.sequence_parallel) {
+    for (const int64_t share : shares) {
+      if (share * settings.model.context % tensor != 0) {
+        refuse(text(share * settings.model.context) +
+               " tokens of a micro-batch cannot be divided by the " + text(tensor) +
+               " ranks of axis tp, as sequence_parallel needs");
+      }
+    }
+  }
+  if (settings.recompute.size() > 1 &&
+      static_cast<int64_t>(settings.recompute.size()) != settings.model.layers) {
+    refuse("recompute has " + text(static_cast<int64_t>(settings.recompute.size())) +
+           " entries for " + text(settings.model.layers) + " layers");
+  }
+  std::vector<int64_t>& layers = settings.stage_layers;
+  if (layers.empty()) {
+    if (settings.model.layers < stages) {
+      refuse(text(settings.model.layers) + " layers for " + text(stages) + " stages");
+    }
+    for (int64_t stage = 0; stage < stages; ++stage) {
+      layers.push_back(settings.model.layers * (stage + 1) / stages -
+                       settings.model.layers * stage / stages);
+    }
+  }
+  if (static_cast<int64_t>(layers.size()) != stages ||
+      std::any_of(layers.begin(), layers.end(), [](int64_t count) { return count < 0; }) ||
+      std::accumulate(layers.begin(), layers.end(), int64_t{0}) != settings.model.layers) {
+    refuse("stage_layers must be " + text(stages) + " numbers with the sum " +
+           text(settings.model.layers));
+  }
+  return settings;
+}
+
+}  // namespace
+
+struct Engine::Impl {
+  explicit Impl(Stream& stream) : memory(stream) {}
+
+  Memory memory;
+  std::optional<Communicator> urgent_data, tied_comm;
+  Channel data, urgent, tensor, pipeline, tied, world;
+  std::vector<std::unique_ptr<TransformerStage>> stages;
+  std::vector<std::unique_ptr<Optimizer>> optimizers;
+  int64_t own_share = 1, first_share = 0;  // sequences of a micro-batch; those of ranks before
+  Tensor figures;  // [4]: squares of divided, of whole parameters; then loss, squares, to be summed
+  Tensor found;
+};
+
+Engine::Engine(Mesh& mesh, const Settings& settings, std::shared_ptr<Schedule> schedule)
+    : mesh_(mesh),
+      settings_(settings),
+      schedule_(schedule ? std::move(schedule) : std::make_shared<FillDrainSchedule>()),
+      stream_(mesh.device()) {
+  // Ranks that disagree would fail in a collective, or train two models: they stop here.
+  mesh.agree("config", settings.text() + " schedule=" + schedule_->name());
+  mesh.agree("seed", text(static_cast<int64_t>(settings.seed)));
+  settings_ = complete(settings, mesh, schedule_->chunks());
+  impl_ = std::make_unique<Impl>(stream_);
+  Impl& impl = *impl_;
+  const auto channel = [&](const char* axis) {
+    return mesh.size_of(axis) > 1 ? Channel(mesh.axis(axis), &traffic_[axis]) : Channel();
+  };
+  impl.data = channel("dp");
+  impl.tensor = channel("tp");
+  impl.pipeline = channel("pp");
+  if (mesh.size() > 1) impl.world = Channel(mesh.world());
+  if (mesh.size_of("dp") > 1) {
+    impl.urgent_data = mesh.axis("dp").duplicate(KEEL_COMM_URGENT);
+    impl.urgent = Channel(*impl.urgent_data, &traffic_["dp"]);
+  }
+  const int64_t pipeline_ranks = mesh.size_of("pp"), here = mesh.coordinate("pp");
+  if (pipeline_ranks > 1 && !settings_.model.is_llama()) {
+    const bool is_end = here == 0 || here == pipeline_ranks - 1;
+    const auto color = static_cast<int32_t>(mesh.shape().neighbour(mesh.rank(), "pp", 0));
+    impl.tied_comm = mesh.split(is_end ? color : kAlone);
+    if (is_end) impl.tied = Channel(*impl.tied_comm, &traffic_["tied"]);
+  }
+  const auto data_rank = static_cast<size_t>(mesh.coordinate("dp"));
+  impl.own_share = settings_.shares[data_rank];
+  impl.first_share =
+      std::accumulate(settings_.shares.begin(),
+                      settings_.shares.begin() + static_cast<long>(data_rank), int64_t{0});
+  const StoreSettings store{settings_.sharding, settings_.bucket_bytes, settings_.check_gradients};
+  const StoreChannels channels{impl.data, impl.urgent, impl.tensor};
+  const int64_t stages = pipeline_ranks * schedule_->chunks();
+  for (int64_t chunk = 0; chunk < schedule_->chunks(); ++chunk) {
+    const int64_t number = chunk * pipeline_ranks + here;
+    StagePlace place;
+    place.first_layer = std::accumulate(settings_.stage_layers.begin(),
+                                        settings_.stage_layers.begin() + number, int64_t{0});
+    place.layers = settings_.stage_layers[static_cast<size_t>(number)];
+    place.first = number == 0;
+    place.last = number == stages - 1;
+    place.tensor_rank = mesh.coordinate("tp");
+    place.tensor_parts = mesh.size_of("tp");
+    place.sequence = settings_.sequence_parallel;
+    impl.stages.push_back(std::make_unique<TransformerStage>(settings_, place, impl.own_share,
+                                                             impl.memory, store, channels));
+    impl.optimizers.push_back(
+        std::make_unique<Optimizer>(impl.memory, impl.stages.back()->store()));
+  }
+  impl.figures = impl.memory.zeroes({4});
+  impl.found = impl.memory.take({1}, KEEL_INT32);
+  set_values([&](const Parameter& parameter) { return initial_values(parameter, settings_.seed); });
+}
+
+Engine::~Engine() {
+  try {
+    stream_.synchronize();
+  } catch (const Error&) {
+    // The failure has been reported where the step waited.
+  }
+}
+
+std::vector<Stage*> Engine::stages() {
+  std::vector<Stage*> stages;
+  for (const auto& stage : impl_->stages) stages.push_back(stage.get());
+  return stages;
+}
+
+// ---- a step
+
+double Engine::token_scale(std::span<const int32_t> labels) const {
+  const auto counted = std::count_if(labels.begin(), labels.end(), [&](int32_t label) {
+    return label >= 0 && label < settings_.model.vocabulary;
+  });
+  return counted == 0 ? 0 : 1.0 / static_cast<double>(counted);
+}
+
+Schedule::Run Engine::make_run(std::span<const int32_t> tokens, std::span<const int32_t> labels) {
+  const auto expected = static_cast<size_t>(settings_.batch * settings_.model.context);
+  if (tokens.size() != expected || labels.size() != expected) {
+    refuse("a batch has " + text(static_cast<int64_t>(tokens.size())) + " tokens and " +
+           text(static_cast<int64_t>(labels.size())) + " labels instead of " +
+           text(static_cast<int64_t>(expected)));
+  }
+  Schedule::Run run{mesh_, stages(), settings_.micro_batches, token_scale(labels),
+                    {},    {},       impl_->pipeline};
+  // Micro-batch m of all ranks of axis dp together is sequences [m * s, (m + 1) * s) of the batch,
+  // s = batch / micro_batches; this rank's are own_share of them.
+  run.load = [this, tokens, labels](Stage& stage, size_t slot, int64_t micro_batch) {
+    const int64_t sequence =
+        micro_batch * (settings_.batch / settings_.micro_batches) + impl_->first_share;
+    const auto context = static_cast<size_t>(settings_.model.context);
+    const size_t first = static_cast<size_t>(sequence) * context;
+    const size_t count = static_cast<size_t>(impl_->own_share) * context;
+    stage.set_batch(slot, tokens.subspan(first, count), labels.subspan(first, count),
+                    static_cast<uint64_t>(step_ * settings_.batch + sequence));
+  };
+  run.count_loss = [this](Stage& stage, size_t slot) {
+    // Every rank of axis tp has the loss; the first counts it.
+    if (mesh_.coordinate("tp") != 0) return;
+    const Tensor sum = impl_->memory.take({1});
+    const keel_tensor losses = stage.losses(slot);
+    ops::sum(stream_, {.x = reshaped(losses, {count_of(losses), 1}), .y = sum, .axis = 0});
+    const keel_tensor loss = elements_of(impl_->figures, 2, 1);
+    ops::add(stream_, {.a = loss, .b = sum, .c = loss});
+  };
+  return run;
+}
+
+StepResult Engine::step(std::span<const int32_t> tokens, std::span<const int32_t> labels,
+                        double rate) {
+  Schedule::Run run = make_run(tokens, labels);
+  clear(stream_, impl_->figures);
+  for (const auto& stage : impl_->stages) stage->store().begin_step(settings_.micro_batches);
+  schedule_->run(run);
+  for (const auto& stage : impl_->stages) stage->store().end_step();
+  sum_tied();
+  sum_figures();
+  std::array<float, 4> figures{};
+  stream_.copy(Device(), figures.data(), stream_.device(), impl_->figures.view().data,
+               sizeof(figures));
+  // The host waits before the optimizer, so that a gradient that is not finite harms no weight.
+  if (!settings_.check_gradients) update(rate);
+  stream_.synchronize();
+  if (!std::isfinite(figures[2]) || !std::isfinite(figures[3])) report_not_finite();
+  if (settings_.check_gradients) update(rate);
+  ++step_;
+  return {step_, static_cast<double>(figures[2]) * run.scale,
+          std::sqrt(static_cast<double>(figures[3]))};
+}
+
+double Engine::evaluate(std::span<const int32_t> tokens, std::span<const int32_t> labels) {
+  Schedule::Run run = make_run(tokens, labels);
+  clear(stream_, impl_->figures);
+  // Forward alone needs no schedule: a stage sends what it has computed, in the order of stages.
+  const int64_t ranks = impl_->pipeline.ranks(), here = impl_->pipeline.rank();
+  for (int64_t i = 0; i < settings_.micro_batches; ++i) {
+    for (Stage* stage : run.stages) {
+      const int64_t count = stage->boundary_rows() * stage->boundary_columns();
+      run.load(*stage, 0, i);
+      if (!stage->is_first()) {
+        impl_->pipeline.recv(stage->input(0).data, count, (here + ranks - 1) % ranks, stream_);
+      }
+      stage->forward(0);
+      if (stage->is_last()) {
+        run.count_loss(*stage, 0);
+      } else {
+        impl_->pipeline.send(stage->output(0).data, count, (here + 1) % ranks, stream_);
+      }
+      stage->discard(0);
+    }
+  }
+  if (impl_->world.ranks() > 1) {
+    impl_->world.all_reduce(elements_of(impl_->figures, 2, 1).data, 1, stream_);
+  }
+  std::array<float, 4> figures{};
+  stream_.copy(Device(), figures.data(), stream_.device(), impl_->figures.view().data,
+               sizeof(figures));
+  stream_.synchronize();
+  return static_cast<double>(figures[2]) * run.scale;
+}
+
+void Engine::sum_tied() {
+  if (impl_->tied.ranks() == 1) return;
+  for (const auto& stage : impl_->stages) {
+    const std::vector<Unit>& units = stage->units();
+    for (size_t unit = 0; unit < units.size(); ++unit) {
+      if (!units[unit].tied) continue;
+      const keel_tensor gradients = stage->store().owned(unit).gradients;
+      impl_->tied.all_reduce(gradients.data, count_of(gradients), stream_);
+    }
+  }
+}
+
+void Engine::sum_figures() {
+  const auto scalar = [&](int64_t index) {
+    return reshaped(elements_of(impl_->figures, index, 1), {});
+  };
+  const keel_tensor found = reshaped(impl_->found, {});
+  for (const auto& optimizer : impl_->optimizers) {
+    optimizer->add_squares(scalar(0), scalar(1), found);
+  }
+  // Each square is to count once in the sum over all ranks.
+  const double copies = settings_.sharding == 0 ? static_cast<double>(mesh_.size_of("dp")) : 1;
+  const auto tensor = static_cast<double>(mesh_.size_of("tp"));
+  ops::axpy(stream_, {.x = scalar(1), .y = scalar(0), .out = scalar(0), .alpha = 1 / tensor});
+  ops::scale(stream_, {.x = scalar(0), .y = scalar(3), .alpha = 1 / copies});
+  if (impl_->world.ranks() > 1) {
+    impl_->world.all_reduce(elements_of(impl_->figures, 2, 2).data, 2, stream_);
+  }
+}
+
+void Engine::update(double rate) {
+  const keel_tensor squares = reshaped(elements_of(impl_->figures, 3, 1), {});
+  for (size_t i = 0; i < impl_->stages.size(); ++i) {
+    impl_->optimizers[i]->update(settings_.optimizer, rate, step_ + 1, squares);
+    impl_->stages[i]->store().publish_values();
+  }
+}
+
+void Engine::report_not_finite() {
+  // Units of this rank, as numbers that any rank can name.
+  constexpr uint64_t kTokens = 1, kPositions = 2, kNorm = 3, kHead = 4, kLayers = 5;
+  uint64_t code = 0;
+  for (const auto& stage : impl_->stages) {
+    const std::vector<bool> found = stage->store().not_finite();
+    for (size_t unit = 0; unit < found.size(); ++unit) {
+      if (!found[unit] || code != 0) continue;
+      const std::string& name = stage->units()[unit].name;
+      code = name == "tokens"      ? kTokens
+             : name == "positions" ? kPositions
+             : name == "norm"      ? kNorm
+             : name == "head"      ? kHead
+                                   : kLayers + std::stoull(name.substr(name.find('.') + 1));
+    }
+  }
+  const std::vector<uint64_t> codes = mesh_.gather(code);
+  std::string where;
+  for (size_t rank = 0; rank < codes.size(); ++rank) {
+    if (codes[rank] == 0) continue;
+    static constexpr const char* kNames[] = {"", "tokens", "positions", "norm", "head"};
+    where += (where.empty() ? "" : ", ") + std::string("rank ") + std::to_string(rank) + " (" +
+             mesh_.devices()[rank] + "): " +
+             (codes[rank] < kLayers ? std::string(kNames[codes[rank]])
+                                    : "layers." + std::to_string(codes[rank] - kLayers));
+  }
+  if (where.empty()) where = "on no rank alone: the sum of squares overflows";
+  throw Error(KEEL_DATA_LOSS,
+              "step " + std::to_string(step_ + 1) + ": a gradient is not finite; " + where);
+}
+
+// ---- parameters
+
+std::vector<Engine::Piece> Engine::pieces() {
+  std::vector<Piece> pieces;
+  for (const auto& optimizer : impl_->optimizers) {
+    for (Piece& piece : optimizer->pieces()) pieces.push_back(piece);
+  }
+  return pieces;
+}
+
+void Engine::publish() {
+  for (const auto& stage : impl_->stages) stage->store().publish_values();
+  stream_.synchronize();
+}
+
+namespace {
+
+// Splits the flat array of a unit by parameters.
+template <typename Download>
+std::map<std::string, std::vector<float>> by_name(TransformerStage& stage,
+                                                  const Download& download) {
+  std::map<std::string, std::vector<float>> found;
+  for (size_t unit = 0; unit < stage.units().size(); ++unit) {
+    const std::vector<float> flat = download(unit);
+    for (const size_t id : stage.units()[unit].parameters) {
+      const Parameter& parameter = stage.parameters()[id];
+      const auto first = flat.begin() + parameter.offset;
+      found[parameter.name].assign(first, first + parameter.size());
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::map<std::string, std::vector<float>> Engine::download_values() {
+  std::map<std::string, std::vector<float>> all;
+  for (const auto& stage : impl_->stages) {
+    all.merge(by_name(*stage, [&](size_t unit) { return stage->store().download_values(unit); }));
+  }
+  return all;
+}
+
+std::map<std::string, std::vector<float>> Engine::download_gradients() {
+  std::map<std::string, std::vector<float>> all;
+  for (const auto& stage : impl_->stages) {
+    all.merge(
+        by_name(*stage, [&](size_t unit) { return stage->store().download_gradients(unit); }));
+  }
+  return all;
+}
+
+void Engine::set_values(const std::function<std::vector<float>(const Parameter&)>& whole) {
+  for (const auto& stage : impl_->stages) {
+    for (size_t unit = 0; unit < stage->units().size(); ++unit) {
+      std::vector<float> flat(static_cast<size_t>(stage->units()[unit].size), 0.0F);
+      for (const size_t id : stage->units()[unit].parameters) {
+        const Parameter& parameter = stage->parameters()[id];
+        const std::vector<float> all = whole(parameter);
+        if (static_cast<int64_t>(all.size()) != parameter.full_size()) {
+          refuse(parameter.name + " has " + text(parameter.full_size()) + " elements, not " +
+                 text(static_cast<int64_t>(all.size())));
+        }
+        const std::vector<float> shard = shard_of(parameter, all);
+        std::copy(shard.begin(), shard.end(), flat.begin() + parameter.offset);
+      }
+      stage->store().upload(unit, flat);
+    }
+  }
+}
+
+// ---- figures
+
+uint64_t Engine::bytes_in_use() const {
+  return impl_->memory.bytes();
+}
+
+uint64_t Engine::peak_bytes() const {
+  return impl_->memory.peak();
+}
+
+void Engine::reset_peak() {
+  impl_->memory.reset_peak();
+}
+
+Store& Engine::store(size_t stage) {
+  return impl_->stages.at(stage)->store();
+}
+
+}  // namespace v0
+}  // namespace keel::parallel

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <keel/parallel/timeline.hpp>
+
+namespace keel::parallel {
+inline namespace v0 {
+
+const char* name_of(SpanKind kind) {
+  constexpr std::array<const char*, 12> kNames = {
+      "forward", "backward", "data gradient", "weight gradient",  "recompute",  "optimizer",
+      "send",    "receive",  "send gradient", "receive gradient", "collective", "loader"};
+  return kNames.at(static_cast<size_t>(kind));
+}
+
+bool is_compute(SpanKind kind) {
+  return kind <= SpanKind::kOptimizer;
+}
+
+bool is_communication(SpanKind kind) {
+  return kind >= SpanKind::kSend && kind <= SpanKind::kCollective;
+}
+
+Event& StepRecorder::event(size_t number) {
+  while (events_.size() <= number) events_.emplace_back(KEEL_EVENT_TIMING);
+  return events_[number];
+}
+
+void StepRecorder::start(const Stream& stream) {
+  marks_.clear();
+  event(0).record(stream);
+  used_ = 1;
+  host_start_ = std::chrono::steady_clock::now();
+}
+
+size_t StepRecorder::begin(const Stream& stream, SpanKind kind, uint32_t stage,
+                           uint32_t micro_batch) {
+  Mark mark;
+  mark.span = {kind, stage, micro_batch, 0, 0};
+  mark.events = used_;
+  used_ += 2;
+  event(mark.events).record(stream);
+  marks_.push_back(mark);
+  return marks_.size() - 1;
+}
+
+void StepRecorder::end(size_t number, const Stream& stream) {
+  event(marks_.at(number).events + 1).record(stream);
+}
+
+void StepRecorder::add_host_span(SpanKind kind, std::chrono::steady_clock::time_point begin) {
+  const auto seconds = [&](std::chrono::steady_clock::time_point time) {
+    return std::max(std::chrono::duration<double>(time - host_start_).count(), 0.0);
+  };
+  Mark mark;
+  mark.span = {kind, 0, 0, seconds(begin), seconds(std::chrono::steady_clock::now())};
+  mark.on_host = true;
+  marks_.push_back(mark);
+}
+
+std::vector<Span> StepRecorder::finish() {
+  std::vector<Span> spans;
+  spans.reserve(marks_.size());
+  for (Mark& mark : marks_) {
+    if (!mark.on_host) {
+      const auto seconds = [&](size_t number) {
+        event(number).wait();
+        return std::chrono::duration<double>(event(number).elapsed_since(event(0))).count();
+      };
+      mark.span.begin = seconds(mark.events);
+      mark.span.end = seconds(mark.events + 1);
+    }
+    spans.push_back(mark.span);
+  }
+  marks_.clear();
+  std::stable_sort(spans.begin(), spans.end(),
+                   [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  return spans;
+}
+
+}  // namespace v0
+}  // namespace keel::parallel

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// The proof: every mesh trains the same model as one device. Losses of 20 steps within 1e-4, each
+// gradient of the first step within 1e-3 of the largest element of its tensor.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+
+#include "parallel/tests/ranks.h"
+
+namespace keel::parallel::testing {
+namespace {
+
+constexpr int64_t kSteps = kSanitized ? 3 : 20;
+constexpr double kLossTolerance = 1e-4;
+constexpr double kGradientTolerance = 1e-3;
+
+struct Case {
+  const char* name;
+  Architecture architecture;
+  const char* mesh;
+  void (*adjust)(Settings&);
+  const char* backends = "cpu";
+  bool usual = false;  // part of the default run
+};
+
+constexpr Architecture kGpt2 = Architecture::kGpt2;
+constexpr Architecture kLlama = Architecture::kLlama;
+constexpr void (*kPlain)(Settings&) = [](Settings&) {};
+
+const Case kCases[] = {
+    // The default run: each strategy, each shape, 2 to 8 ranks, two makes.
+    {"Dp2", kGpt2, "dp=2", [](Settings& s) { s.bucket_bytes = 20000; }, "cpu", true},
+    {"Tp2Sequence", kLlama, "tp=2",
+     [](Settings& s) {
+       s.sequence_parallel = true;
+       s.chunks = 2;
+     },
+     "cpu", true},
+    {"Tp4", kGpt2, "tp=4", [](Settings& s) { s.chunks = 3; }, "cpu", true},
+    {"Pp2Micro4", kGpt2, "pp=2", [](Settings& s) { s.micro_batches = 4; }, "cpu", true},
+    {"Pp2Dp2Tp2", kLlama, "pp=2,dp=2,tp=2",
+     [](Settings& s) {
+       s.micro_batches = 2;
+       s.sequence_parallel = true;
+       s.sharding = 1;
+     },
+     "cpu", true},
+    {"Dp2Tp2Zero3Full", kGpt2, "dp=2,tp=2",
+     [](Settings& s) {
+       s.sharding = 3;
+       s.micro_batches = 2;
+       s.recompute = {Recompute::kFull};
+       s.sequence_parallel = true;
+     },
+     "cpu", true},
+    {"MixedDp2Tp2", kGpt2, "dp=2,tp=2",
+     [](Settings& s) {
+       s.sharding = 2;
+       s.recompute = {Recompute::kNone, Recompute::kSelective, Recompute::kFull, Recompute::kNone};
+     },
+     "cpu+sim", true},
+    {"MixedPp2UnevenShares", kLlama, "dp=2,pp=2",
+     [](Settings& s) {
+       s.micro_batches = 2;
+       s.shares = {3, 1};
+       s.stage_layers = {3, 1};
+     },
+     "cpu+sim", true},
+    // All others.
+    {"Dp2", kLlama, "dp=2", kPlain},
+    {"Dp4Micro2", kGpt2, "dp=4", [](Settings& s) { s.micro_batches = 2; }},
+    {"Dp8", kLlama, "dp=8", kPlain},
+    {"Dp4Zero1", kGpt2, "dp=4", [](Settings& s) { s.sharding = 1; }},
+    {"Dp4Zero2", kLlama, "dp=4",
+     [](Settings& s) {
+       s.sharding = 2;
+       s.micro_batches = 2;
+     }},
+    {"Dp4Zero3", kLlama, "dp=4", [](Settings& s) { s.sharding = 3; }},
+    {"Dp3Uneven", kGpt2, "dp=3",
+     [](Settings& s) {
+       s.shares = {5, 2, 1};
+       s.sharding = 3;
+     }},
+    {"Tp2", kGpt2, "tp=2", kPlain},
+    {"Tp2", kLlama, "tp=2", kPlain},
+    {"Tp4SequenceChunks", kGpt2, "tp=4",
+     [](Settings& s) {
+       s.sequence_parallel = true;
+       s.chunks = 4;
+     }},
+    {"Tp4SequenceSelective", kLlama, "tp=4",
+     [](Settings& s) {
+       s.sequence_parallel = true;
+       s.recompute = {Recompute::kSelective};
+     }},
+    {"Pp4Micro8", kLlama, "pp=4", [](Settings& s) { s.micro_batches = 8; }},
+    {"Pp2Tp2", kGpt2, "tp=2,pp=2", [](Settings& s) { s.micro_batches = 2; }},
+    {"Pp2Dp2Zero3", kGpt2, "pp=2,dp=2",
+     [](Settings& s) {
+       s.micro_batches = 2;
+       s.sharding = 3;
+     }},
+    {"Pp2Dp2Zero2", kGpt2, "pp=2,dp=2",
+     [](Settings& s) {
+       s.micro_batches = 4;
+       s.sharding = 2;
+     }},
+    {"Pp2Dp2Tp2Full", kGpt2, "pp=2,dp=2,tp=2",
+     [](Settings& s) {
+       s.micro_batches = 2;
+       s.recompute = {Recompute::kFull};
+       s.sequence_parallel = true;
+       s.chunks = 2;
+     }},
+    {"Dp2Tp4", kGpt2, "dp=2,tp=4", [](Settings& s) { s.sequence_parallel = true; }},
+    {"Dp4Tp2", kLlama, "tp=2,dp=4", [](Settings& s) { s.sharding = 1; }},
+    {"OtherOrder", kLlama, "pp=2,tp=2@2,0,3,1", [](Settings& s) { s.micro_batches = 2; }},
+    {"DropoutTp2Sequence", kGpt2, "dp=2,tp=2",
+     [](Settings& s) {
+       s.model.dropout = 0.2;
+       s.sequence_parallel = true;
+     }},
+    {"DropoutPp2Full", kLlama, "pp=2,dp=2",
+     [](Settings& s) {
+       s.model.dropout = 0.1;
+       s.micro_batches = 2;
+       s.recompute = {Recompute::kFull};
+     }},
+    {"MixedDp4", kLlama, "dp=4", kPlain, "cpu+sim"},
+    {"MixedTp2", kLlama, "tp=2", [](Settings& s) { s.sequence_parallel = true; }, "cpu+sim"},
+    {"MixedPp2Tp2", kGpt2, "pp=2,tp=2", [](Settings& s) { s.micro_batches = 2; }, "cpu+sim"},
+    {"MixedPp2Dp2Tp2", kLlama, "tp=2,pp=2,dp=2",
+     [](Settings& s) {
+       s.micro_batches = 2;
+       s.sharding = 3;
+     },
+     "cpu+sim"},
+    {"SimDp2Tp2", kGpt2, "dp=2,tp=2", [](Settings& s) { s.sequence_parallel = true; }, "sim"},
+    {"VulkanDp2", kGpt2, "dp=2", kPlain, "cpu+vulkan"},
+};
+
+// Training on one device, run once for all cases of the same model.
+const Training& one_device(const Settings& settings) {
+  static std::map<std::string, Training> known;
+  Settings alone;
+  alone.model = settings.model;
+  alone.batch = settings.batch;
+  alone.optimizer = settings.optimizer;
+  const auto found = known.find(alone.text());
+  if (found != known.end()) return found->second;
+  Options options;
+  options.steps = kSteps;
+  return known[alone.text()] = train(alone, options);
+}
+
+class ProofTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(ProofTest, EqualsOneDevice) {
+  const Case& mesh = GetParam();
+  if (!mesh.usual && std::getenv("KEEL_PARALLEL_ALL") == nullptr) {
+    GTEST_SKIP() << "KEEL_PARALLEL_ALL is not set";
+  }
+  start_keel();
+  Settings settings = tiny_settings(mesh.architecture);
+  mesh.adjust(settings);
+  Options options;
+  options.mesh = mesh.mesh;
+  options.steps = kSteps;
+  options.backends = mesh.backends;
+  if (options.backends == "cpu+vulkan") {
+    try {
+      (void)devices_of(options.backends, 2);
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+  const Training& expected = one_device(settings);
+  ASSERT_EQ(expected.failures, std::vector<std::string>(1));
+  if (!kSanitized) {
+    ASSERT_LT(expected.losses.back(), expected.losses.front() - 0.1) << "one device learns nothing";
+  }
+  const Training training = train(settings, options);
+  for (const std::string& failure : training.failures) ASSERT_EQ(failure, "");
+  ASSERT_EQ(training.losses.size(), expected.losses.size());
+  for (size_t step = 0; step < expected.losses.size(); ++step) {
+    EXPECT_NEAR(training.losses[step], expected.losses[step], kLossTolerance) << "step " << step;
+  }
+  EXPECT_NEAR(training.norms[0], expected.norms[0], kGradientTolerance * expected.norms[0]);
+  std::string name;
+  EXPECT_LE(deviation(training.gradients, expected.gradients, &name), kGradientTolerance) << name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, ProofTest, ::testing::ValuesIn(kCases), [](const auto& info) {
+  return std::string(info.param.name) + (info.param.architecture == kGpt2 ? "Gpt2" : "Llama");
+});
+
+}  // namespace
+}  // namespace keel::parallel::testing
