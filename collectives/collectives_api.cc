@@ -25,12 +25,13 @@ using keel::Transfer;
 namespace {
 
 // Completes the fields of |*request| for the communicator: calls |complete|(Communicator&,
-// Request&), then resolves the reduction.
+// Request&), then resolves the reduction and lowers the element type.
 template <typename Complete>
 Status complete_request(Communicator& communicator, const Complete& complete, Request* request) {
   try {
     KEEL_RETURN_IF_ERROR(complete(communicator, *request));
     KEEL_RETURN_IF_ERROR(communicator.resolve_reduction(request));
+    KEEL_RETURN_IF_ERROR(keel::lower_element_type(request));
   } catch (const std::bad_alloc&) {
     return Status::no_memory();
   }

@@ -41,10 +41,16 @@ const std::map<std::string, Set> kMay = {
      {"keel", "base", "core", "collectives", "backends", "conformance", "emulator", "tensorfile",
       "cli"}},
 };
-const Set kVendorSide = {
-    "keel/abi.h",           "keel/cpu_kernel.h", "keel/plugin_kit.hpp",  "keel/packed_weights.hpp",
-    "keel/permutation.hpp", "keel/rows.hpp",     "keel/float_types.hpp", "keel/cpu_limit.hpp",
-    "keel/thread_start.hpp"};
+const Set kVendorSide = {"keel/abi.h",
+                         "keel/cpu_kernel.h",
+                         "keel/plugin_kit.hpp",
+                         "keel/packed_weights.hpp",
+                         "keel/permutation.hpp",
+                         "keel/rows.hpp",
+                         "keel/float_types.hpp",
+                         "keel/cpu_limit.hpp",
+                         "keel/thread_start.hpp",
+                         "keel/fork_settings.h"};
 
 // Why |file| (a path in the project) may not include |header|; empty if it may.
 std::string objection(const std::string& file, const std::string& header) {

@@ -175,6 +175,9 @@ class Communicator {
     check(keel_premul_sum_create(get(), factor, &reduction));
     return reduction;
   }
+  void destroy_premul_sum(keel_reduction reduction) {
+    check(keel_premul_sum_destroy(get(), reduction));
+  }
 
   // Waits for all operations that this rank has called.
   void finalize(std::chrono::nanoseconds timeout = kDefaultTimeout) {
