@@ -2,6 +2,7 @@
 // Buffers of collectives outside of device memory: pinned memory of the device, and all memory of
 // the process.
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -47,7 +48,20 @@ class CallerMemoryTest : public testing::LocalRanks {
     for (uint64_t i = 0; i < count; ++i) ASSERT_EQ(to[i], i + 5);
   }
 
-  // Declares all memory for the CPU devices while alive; false for other devices.
+  static constexpr uint64_t kBytes = 1 << 20;
+  static char* map() {
+    void* const mapped =
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(mapped, MAP_FAILED);
+    return static_cast<char*>(mapped);
+  }
+  // One page, which hardly any other mapping is small enough to take.
+  static void make_hole(char* mapped) {
+    EXPECT_EQ(munmap(mapped + kBytes / 2, static_cast<size_t>(sysconf(_SC_PAGESIZE))), 0);
+  }
+  static void unmap(char* mapped) { EXPECT_EQ(munmap(mapped, kBytes), 0); }
+
+  // Declares all memory for the CPU devices; false for other devices.
   bool register_all() {
     if (testing::test_backend() != "cpu") return false;
     for (keel_device device : devices_) {
@@ -118,29 +132,27 @@ TEST_F(CallerMemoryTest, AllMemoryNeedsNoRegistration) {
 
 TEST_F(CallerMemoryTest, StalePointerFailsOneOperationAndNamesItsOwner) {
   if (!register_all()) GTEST_SKIP() << "not a CPU device";
-  constexpr uint64_t kBytes = 1 << 20;
+  std::array<void*, kWorld> data;
+  for (uint32_t rank = 0; rank < kWorld; ++rank) data[rank] = allocate(rank, kBytes);
   const auto run = [&](void* stale) {
-    std::vector<uint32_t> good(kBytes / 4);
     for (uint32_t rank = 0; rank < kWorld; ++rank) {
-      void* const data = rank == 1 ? stale : allocate(rank, kBytes);
-      const keel_status called = keel_all_reduce(comms_[rank], data, data, kBytes / 4, KEEL_UINT32,
-                                                 KEEL_SUM, streams_[rank]);
+      void* const buffer = rank == 1 ? stale : data[rank];
+      const keel_status called = keel_all_reduce(comms_[rank], buffer, buffer, kBytes / 4,
+                                                 KEEL_UINT32, KEEL_SUM, streams_[rank]);
       EXPECT_EQ(called, rank == 1 ? KEEL_INVALID_ARGUMENT : KEEL_OK) << keel_last_error();
     }
     EXPECT_FAILS(KEEL_RANK_FAILED, "rank 1",
                  keel_stream_synchronize(streams_[0], KEEL_TIMEOUT_DEFAULT));
     EXPECT_EQ(recover()[2], KEEL_RANK_FAILED);
     for (uint32_t rank = 0; rank < kWorld; ++rank) {
-      EXPECT_KEEL_OK(keel_all_reduce(comms_[rank], good.data(), good.data(), 0, KEEL_UINT32,
-                                     KEEL_SUM, streams_[rank]));
+      EXPECT_KEEL_OK(keel_barrier(comms_[rank], streams_[rank]));
     }
     synchronize();
   };
-  void* const mapped =
-      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(mapped, MAP_FAILED);
-  munmap(mapped, kBytes);
+  char* const mapped = map();
+  make_hole(mapped);
   run(mapped);
+  unmap(mapped);
   // Memory of Keel stays mapped when it is freed.
   void* freed = nullptr;
   ASSERT_KEEL_OK(keel_alloc(devices_[1], KEEL_MEMORY_DEVICE, kBytes, &freed));
@@ -151,10 +163,7 @@ TEST_F(CallerMemoryTest, StalePointerFailsOneOperationAndNamesItsOwner) {
 
 TEST_F(CallerMemoryTest, MemoryUnmappedBehindACallFailsTheOperation) {
   if (!register_all()) GTEST_SKIP() << "not a CPU device";
-  constexpr uint64_t kBytes = 1 << 20;
-  void* const mapped =
-      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(mapped, MAP_FAILED);
+  char* const mapped = map();
   // Held, so that the operation's turn comes after the memory has gone.
   keel_gate gate = {};
   ASSERT_KEEL_OK(keel_gate_create(&gate));
@@ -164,7 +173,7 @@ TEST_F(CallerMemoryTest, MemoryUnmappedBehindACallFailsTheOperation) {
     EXPECT_KEEL_OK(keel_all_reduce(comms_[rank], data, data, kBytes / 4, KEEL_UINT32, KEEL_SUM,
                                    streams_[rank]));
   }
-  munmap(mapped, kBytes);
+  make_hole(mapped);
   ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
   EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "unmapped",
                keel_stream_synchronize(streams_[1], KEEL_TIMEOUT_DEFAULT));
@@ -176,6 +185,7 @@ TEST_F(CallerMemoryTest, MemoryUnmappedBehindACallFailsTheOperation) {
   }
   synchronize();
   EXPECT_KEEL_OK(keel_gate_destroy(gate));
+  unmap(mapped);
   unregister_all();
 }
 

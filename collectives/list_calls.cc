@@ -52,7 +52,10 @@ keel_status enqueue_messages(const char* name, keel_comm comm, keel_stream strea
     if (able.ok()) able = keel::find_stream(stream, &queue);
     if (able.ok()) able = check_all_apart(request.transfers);
     GroupCall& group = GroupCall::current();
-    if (group.is_open()) return group.add(found, std::move(request), queue, able);
+    if (group.is_open()) {
+      const Status added = group.add(found, std::move(request), queue, able);
+      return added.ok() ? added : keel::stream_refusal(stream, added);
+    }
     keel::EnqueueCall call(name, *found->device(), stream);
     return call.end(able.ok() ? found->enqueue(std::move(request), queue)
                               : found->refuse(std::move(request), able));

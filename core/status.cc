@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/status.h"
 
+#include "core/stream_refusal.h" /* TEMP */
+
 #include <algorithm>
 #include <cstring>
 #include <keel/thread_start.hpp>
@@ -63,6 +65,7 @@ const char* status_name(keel_status code) {
     KEEL_NAME(KEEL_RANK_FAILED);
     KEEL_NAME(KEEL_INVALID_HANDLE);
     KEEL_NAME(KEEL_FORKED);
+    KEEL_NAME(KEEL_STREAM_FAILED);
 #undef KEEL_NAME
     default:
       return "KEEL_UNKNOWN";
