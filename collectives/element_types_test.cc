@@ -58,6 +58,10 @@ class ElementTypesTest : public LocalRanks {
   }
 };
 
+constexpr keel_reduction kSum = KEEL_SUM, kMax = KEEL_MAX, kBor = KEEL_BOR;
+constexpr keel_reduction kProd = KEEL_PROD, kMin = KEEL_MIN, kBand = KEEL_BAND;
+constexpr keel_dtype kBool = KEEL_BOOL, kUint8 = KEEL_UINT8;
+
 uint8_t bit_of(uint32_t rank, uint64_t index) {
   return static_cast<uint8_t>(index >> rank & 1);  // every combination of three ranks
 }
@@ -67,10 +71,10 @@ TEST_F(ElementTypesTest, BoolIsReducedLogically) {
   const auto some = [](uint64_t i) -> uint8_t { return (i & 7) != 0; };
   const auto odd = [](uint64_t i) -> uint8_t { return (i ^ i >> 1 ^ i >> 2) & 1; };
   for (const uint64_t count : kCounts) {
-    for (const keel_reduction reduction : {KEEL_SUM, KEEL_MAX, KEEL_BOR}) {
+    for (const keel_reduction reduction : {kSum, kMax, kBor}) {
       expect_all_reduce<uint8_t>(KEEL_BOOL, reduction, count, bit_of, some);
     }
-    for (const keel_reduction reduction : {KEEL_PROD, KEEL_MIN, KEEL_BAND}) {
+    for (const keel_reduction reduction : {kProd, kMin, kBand}) {
       expect_all_reduce<uint8_t>(KEEL_BOOL, reduction, count, bit_of, all);
     }
     expect_all_reduce<uint8_t>(KEEL_BOOL, KEEL_BXOR, count, bit_of, odd);
@@ -160,17 +164,17 @@ TEST_F(ElementTypesTest, MeaninglessReductionsAreRefusedByName) {
 }
 
 TEST_F(ElementTypesTest, TypesWithTheSameBytesMismatch) {
-  for (const keel_dtype other : {KEEL_BOOL, KEEL_UINT8}) {
+  for (const keel_dtype other : {kBool, kUint8}) {
     for (uint32_t rank = 0; rank < kWorld; ++rank) {
       void* const data = allocate(rank, 64);
-      EXPECT_KEEL_OK(keel_all_reduce(comms_[rank], data, data, 16, rank == 1 ? KEEL_BOOL : other,
-                                     rank == 1 ? KEEL_BOR : KEEL_MAX, streams_[rank]));
+      EXPECT_KEEL_OK(keel_all_reduce(comms_[rank], data, data, 16, rank == 1 ? kBool : other,
+                                     rank == 1 ? kBor : kMax, streams_[rank]));
     }
     for (const keel_status status : recover()) EXPECT_EQ(status, KEEL_INVALID_ARGUMENT);
   }
   // The calls are repeated, so that a cache of earlier calls would answer for the other dtype.
   for (int round = 0; round < 3; ++round) {
-    for (const keel_dtype dtype : {KEEL_UINT8, KEEL_BOOL}) {
+    for (const keel_dtype dtype : {kUint8, kBool}) {
       expect_all_reduce<uint8_t>(dtype, KEEL_MAX, 8, bit_of,
                                  [](uint64_t i) -> uint8_t { return i != 0; });
     }
