@@ -32,8 +32,9 @@ Status check_all_apart(const std::vector<Transfer>& transfers) {
   return {};
 }
 
-// Enqueues the messages that |make|(communicator, std::vector<Transfer>*) appends, as one
-// operation. A refused call appends them too: the peers wait for each.
+// |name| is the C function's, a static string. Enqueues the messages that |make|(communicator,
+// std::vector<Transfer>*) appends, as one operation. A refused call appends them too: the peers
+// wait for each.
 template <typename Make>
 keel_status enqueue_messages(const char* name, keel_comm comm, keel_stream stream,
                              const Make& make) {
@@ -45,18 +46,21 @@ keel_status enqueue_messages(const char* name, keel_comm comm, keel_stream strea
     Status able;
     try {
       able = make(*found, &request.transfers);
+      if (able.ok()) able = check_all_apart(request.transfers);
     } catch (const std::bad_alloc&) {
       able = Status::no_memory();
     }
     Ref<keel::Stream> queue;
     if (able.ok()) able = keel::find_stream(stream, &queue);
-    if (able.ok()) able = check_all_apart(request.transfers);
+    // A rank alone, whose data lies where it belongs.
+    if (able.ok() && request.transfers.empty()) return {};
     GroupCall& group = GroupCall::current();
     if (group.is_open()) {
       const Status added = group.add(found, std::move(request), queue, able);
       return added.ok() ? added : keel::stream_refusal(stream, added);
     }
-    keel::EnqueueCall call(name, *found->device(), stream);
+    constexpr size_t kPrefix = sizeof("keel_") - 1;
+    keel::EnqueueCall call(name + kPrefix, *found->device(), stream);
     return call.end(able.ok() ? found->enqueue(std::move(request), queue)
                               : found->refuse(std::move(request), able));
   });
