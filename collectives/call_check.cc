@@ -9,20 +9,22 @@ namespace keel {
 
 namespace {
 
-// Requires |size| bytes at |pointer| to be device memory of |device|, or memory of the caller at
-// the same addresses on the device.
+// Requires |size| bytes at |pointer| to be device or pinned memory of |device|, or memory of the
+// caller at the same addresses on the device.
 Status check_buffer(Device& device, const void* pointer, uint64_t size, const char* name) {
   if (size == 0) return {};
   Allocation allocation;
-  if (!device.memory().find(pointer, &allocation) &&
-      device.host_registrations().has_same_address(pointer, size)) {
-    return {};
+  const HostRegistrations& registrations = device.host_registrations();
+  if (!device.memory().find(pointer, &allocation)) {
+    // Freed memory of Keel is mapped too.
+    const bool is_freed = registrations.has_all() && device.memory().owns(pointer);
+    if (!is_freed && registrations.has_same_address(pointer, size)) return {};
+    if (!is_freed && registrations.has_all() && pointer != nullptr) {
+      return failure(KEEL_INVALID_ARGUMENT, "{} {}: not all of its {} bytes are mapped", name,
+                     pointer, size);
+    }
   }
-  KEEL_RETURN_IF_ERROR(device.memory().check_range(pointer, size, name, &allocation));
-  if (allocation.kind != KEEL_MEMORY_DEVICE) {
-    return failure(KEEL_INVALID_ARGUMENT, "{} is pinned memory, not device memory", name);
-  }
-  return {};
+  return device.memory().check_range(pointer, size, name, &allocation);
 }
 
 // The buffers may overlap only as in the collective's in-place form.
@@ -77,7 +79,7 @@ Status check_own_piece(const Request& request, uint32_t rank) {
 }
 
 Status check_dtype(keel_dtype dtype) {
-  if (kit::dtype_size(dtype) != 0) return {};
+  if (element_size(dtype) != 0) return {};
   return failure(KEEL_INVALID_ARGUMENT, "dtype {} is no dtype", dtype);
 }
 
@@ -92,7 +94,7 @@ Status check_call(const Request& request, Device& device, Stream& stream, uint32
   for (const Transfer& transfer : request.transfers) {
     if (transfer.refused != KEEL_OK) continue;
     KEEL_RETURN_IF_ERROR(check_dtype(transfer.dtype));
-    KEEL_RETURN_IF_ERROR(check_count(transfer.count, kit::dtype_size(transfer.dtype), 1));
+    KEEL_RETURN_IF_ERROR(check_count(transfer.count, element_size(transfer.dtype), 1));
     if (transfer.peer >= world) {
       return failure(KEEL_INVALID_ARGUMENT, "peer is {}, there are {} ranks", transfer.peer, world);
     }
@@ -107,6 +109,7 @@ Status check_call(const Request& request, Device& device, Stream& stream, uint32
   KEEL_RETURN_IF_ERROR(check_pieces(request.receive_pieces, request.element(), "counts"));
   KEEL_RETURN_IF_ERROR(check_own_piece(request, rank));
   if (reduces(request.collective) && !can_reduce(request.dtype, request.reduction)) {
+    if (is_bitwise(request.reduction)) return no_reduction(request.dtype, request.reduction);
     return failure(
         request.reduction < KEEL_REDUCTION_COUNT ? KEEL_UNSUPPORTED : KEEL_INVALID_ARGUMENT,
         "reduction {} ({})", request.reduction, reduction_name(request.reduction));

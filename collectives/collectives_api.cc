@@ -25,12 +25,13 @@ using keel::Transfer;
 namespace {
 
 // Completes the fields of |*request| for the communicator: calls |complete|(Communicator&,
-// Request&), then resolves the reduction.
+// Request&), then resolves the reduction and lowers the element type.
 template <typename Complete>
 Status complete_request(Communicator& communicator, const Complete& complete, Request* request) {
   try {
     KEEL_RETURN_IF_ERROR(complete(communicator, *request));
     KEEL_RETURN_IF_ERROR(communicator.resolve_reduction(request));
+    KEEL_RETURN_IF_ERROR(keel::lower_element_type(request));
   } catch (const std::bad_alloc&) {
     return Status::no_memory();
   }
@@ -53,7 +54,10 @@ keel_status enqueue(keel_comm comm, keel_stream stream, Request request, const C
     Status able = keel::find_stream(stream, &queue);
     if (able.ok()) able = complete_request(*found, complete, &request);
     GroupCall& group = GroupCall::current();
-    if (group.is_open()) return group.add(found, std::move(request), queue, able);
+    if (group.is_open()) {
+      const Status added = group.add(found, std::move(request), queue, able);
+      return added.ok() ? added : keel::stream_refusal(stream, added);
+    }
     keel::EnqueueCall call(keel::collective_name(request.collective), *found->device(), stream);
     return call.end(able.ok() ? found->enqueue(std::move(request), queue)
                               : found->refuse(std::move(request), able));

@@ -21,6 +21,7 @@
 #include "collectives/hosts/host_runner.h"
 #include "collectives/operation.h"
 #include "collectives/operation_queue.h"
+#include "collectives/premul_factors.h"
 #include "collectives/rank_context.h"
 #include "collectives/runner.h"
 #include "collectives/selection/table_source.h"
@@ -127,6 +128,12 @@ class Communicator final : public GateOwner {
   void help(const Gate& gate, const Deadline& deadline) override;
 
   void set_timeout(int64_t timeout_ns) { timeout_ns_.store(timeout_ns, std::memory_order_relaxed); }
+  // Sets the deadline of the rank's next call alone.
+  void set_next_timeout(int64_t timeout_ns) {
+    std::lock_guard lock(mutex_);
+    next_timeout_ = {called_, timeout_ns};
+  }
+  int64_t longest_ns() const override;
   // Fails all operations, in flight and later, with |status| on all ranks; the first abort sticks.
   void abort(const Status& status) {
     hosts_ ? hosts_->group().abort(status) : team().abort(status);
@@ -134,9 +141,11 @@ class Communicator final : public GateOwner {
   // Implements keel_comm_split: |*out_part| is empty for KEEL_NO_COLOR. Waits for all ranks.
   Status split(int32_t color, int32_t key, const CommunicatorOptions& options,
                Ref<Communicator>* out_part);
-  // add_factor() implements keel_premul_sum_create; resolve_reduction() replaces the resulting
-  // number in |*request| by KEEL_PREMUL_SUM and the factor.
+  // add_factor() implements keel_premul_sum_create, remove_factor() keel_premul_sum_destroy;
+  // resolve_reduction() replaces the resulting number in |*request| by KEEL_PREMUL_SUM and the
+  // factor.
   Status add_factor(double factor, keel_reduction* out_reduction);
+  Status remove_factor(keel_reduction reduction);
   Status resolve_reduction(Request* request) const;
 
   // KEEL_FAILED_PRECONDITION, naming operation and rank, if an operation that is not complete uses
@@ -197,6 +206,13 @@ class Communicator final : public GateOwner {
   void call_thread();
   // |was_taken|: the operation was not refused.
   void stop_running(bool was_taken);
+  // Requires |mutex_|. Returns the deadline of the call that record() was called for last.
+  int64_t timeout_of_call() const {
+    if (next_timeout_.timeout_ns >= 0 && next_timeout_.call + 1 == called_) [[unlikely]] {
+      return next_timeout_.timeout_ns;
+    }
+    return timeout_ns_.load(std::memory_order_relaxed);
+  }
   // Requires |mutex_|. Returns whether |request| may run within the call: the operation is short,
   // and all earlier calls are complete, also on the stream.
   bool may_run_now(const Request& request, Stream& stream) const;
@@ -271,7 +287,7 @@ class Communicator final : public GateOwner {
   OperationQueue queue_;
   CallCache known_;
   Ref<HeldStream> hold_;  // of the last operation
-  std::vector<double> factors_;
+  PremulFactors factors_;
   bool stopping_ = false;
   bool running_ = false;  // an operation runs, on any thread
   // The one that runs, from the queue and neither refused nor a task; NULL once it is complete.
@@ -287,8 +303,12 @@ class Communicator final : public GateOwner {
   Attention attention_ = Attention::kRunning;
   uint64_t helped_ = 0;  // operations run by user threads
   bool expects_help_ = false;
-  Operation helped_operation_;          // scratch of the helping thread
-  uint64_t called_ = 0;                 // calls so far, for the recorder
+  Operation helped_operation_;  // scratch of the helping thread
+  uint64_t called_ = 0;         // calls so far, for the recorder
+  struct {
+    uint64_t call = 0;  // the value of |called_| before the call
+    int64_t timeout_ns = -1;
+  } next_timeout_;                      // of keel_comm_timeout_next
   uint64_t calls_ = 0;                  // calls without messages: must be equal on all ranks
   uint64_t operations_ = 0;             // complete
   std::atomic<bool> cancelled_{false};  // gives up the waits of the worker thread

@@ -364,7 +364,7 @@ keel_status keel_comm_finalize(keel_comm comm, int64_t timeout_ns) {
     Ref<Communicator> found;
     KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
     Deadline deadline = Runtime::get().default_deadline();
-    KEEL_RETURN_IF_ERROR(Runtime::get().deadline(timeout_ns, &deadline));
+    KEEL_RETURN_IF_ERROR(Runtime::get().deadline(timeout_ns, &deadline, found->longest_ns()));
     const keel::HostSpan span("keel_comm_finalize");
     return found->finish(deadline);
   });
@@ -414,6 +414,18 @@ keel_status keel_comm_timeout_set(keel_comm comm, int64_t timeout_ns) {
   });
 }
 
+keel_status keel_comm_timeout_next(keel_comm comm, int64_t timeout_ns) {
+  return api_call([&]() -> Status {
+    Ref<Communicator> found;
+    KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
+    if (timeout_ns < 0) {
+      return failure(KEEL_INVALID_ARGUMENT, "timeout_ns is {}", timeout_ns);
+    }
+    found->set_next_timeout(timeout_ns == 0 ? Runtime::get().default_timeout_ns() : timeout_ns);
+    return {};
+  });
+}
+
 keel_status keel_comm_async_error(keel_comm comm) {
   return api_call([&]() -> Status {
     Ref<Communicator> found;
@@ -455,5 +467,13 @@ keel_status keel_premul_sum_create(keel_comm comm, double factor, keel_reduction
     Ref<Communicator> found;
     KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
     return found->add_factor(factor, out_reduction);
+  });
+}
+
+keel_status keel_premul_sum_destroy(keel_comm comm, keel_reduction reduction) {
+  return api_call([&]() -> Status {
+    Ref<Communicator> found;
+    KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
+    return found->remove_factor(reduction);
   });
 }

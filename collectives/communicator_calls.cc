@@ -20,7 +20,19 @@ constexpr uint64_t kMostWithinCall = 1 << 20;
 }  // namespace
 
 Status Communicator::check(const Request& request, const Ref<Stream>& stream) const {
-  return check_call(request, *device_, *stream, rank(), world());
+  KEEL_RETURN_IF_ERROR(check_call(request, *device_, *stream, rank(), world()));
+  if (islands_ == nullptr || !runner_.is_native(request)) return {};
+  // Not every library takes host memory, and the ranks have agreed on the library already.
+  for (const void* const buffer : {request.send, static_cast<const void*>(request.receive)}) {
+    Allocation allocation;
+    if (buffer == nullptr || !device_->memory().find(buffer, &allocation)) continue;
+    if (allocation.kind != KEEL_MEMORY_PINNED) continue;
+    return failure(KEEL_UNSUPPORTED,
+                   "{} is pinned memory, and a native library runs this {}: set forbid_native",
+                   buffer == request.send ? "send" : "receive",
+                   collective_name(request.collective));
+  }
+  return {};
 }
 
 Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
@@ -79,7 +91,9 @@ bool Communicator::begin_now(std::unique_lock<std::mutex>& lock, const Request& 
     out_begun->entry = record(request);
     return run_now_unlocked(lock, request, stream, out_begun, out_sides, out_status);
   }
-  if (request.reduction != KEEL_PREMUL_SUM) known_.remember(request, rank(), world());
+  if (request.reduction != KEEL_PREMUL_SUM && !request.called.is_set) {
+    known_.remember(request, rank(), world());
+  }
   if (!runner_.make_sides(request, out_sides).ok()) return false;
   const EagerBuffers buffers = {out_sides->send.buffer.host, out_sides->receive.buffer.host,
                                 out_sides->send.bytes, out_sides->receive.bytes};
@@ -142,7 +156,7 @@ Status Communicator::leave_locked(Request request, const Begun& begun, const Sid
   operation.entry = entry;
   operation.posted = begun.posted;
   operation.sides = sides;
-  operation.timeout_ns = timeout_ns_.load(std::memory_order_relaxed);
+  operation.timeout_ns = timeout_of_call();
   operation.allocations = std::move(allocations);
   operation.request = std::move(request);
   push_locked(std::move(operation));
@@ -180,7 +194,7 @@ void Communicator::refuse_locked(Request request, FlightRecorder::Entry* entry, 
   Operation operation;
   operation.entry = entry;
   operation.refused = why;
-  operation.timeout_ns = timeout_ns_.load(std::memory_order_relaxed);
+  operation.timeout_ns = timeout_of_call();
   operation.request = std::move(request);
   push_locked(std::move(operation));
 }
@@ -188,7 +202,7 @@ void Communicator::refuse_locked(Request request, FlightRecorder::Entry* entry, 
 FlightRecorder::Entry* Communicator::record(const Request& request) {
   const bool has_messages = request.collective == KEEL_SEND_RECV && !request.transfers.empty();
   return recorder_->begin(called_++, told_print(request),
-                          has_messages ? request.transfers.front().count : request.count);
+                          has_messages ? request.transfers.front().count : request.called_count());
 }
 
 Status Communicator::hold_locked(keel_collective collective, const Ref<Stream>& stream,
@@ -246,7 +260,7 @@ bool Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Re
   // A thread with several ranks goes on to call for the next rank.
   if (team().note_caller(rank())) return false;
   Sides& sides = *out_sides;
-  WaitContext wait_context(timeout_ns_.load(std::memory_order_relaxed), cancelled_);
+  WaitContext wait_context(timeout_of_call(), cancelled_);
   if (!runner_.make_sides(request, &sides).ok() ||
       !runner_.fetch_now(request, &sides, wait_context)) {
     return false;
@@ -341,39 +355,45 @@ Status Communicator::check_unused(const Device& device, uintptr_t begin, uintptr
   return {};
 }
 
+int64_t Communicator::longest_ns() const {
+  std::lock_guard lock(mutex_);
+  int64_t sum = 0;
+  if (running_) {
+    sum = running_operation_ != nullptr ? running_operation_->timeout_ns
+                                        : timeout_ns_.load(std::memory_order_relaxed);
+  }
+  for (size_t i = 0; i < queue_.size(); ++i) sum = add_timeouts(sum, queue_.at(i).timeout_ns);
+  return sum;
+}
+
 // ---- reductions with a factor ---------------------------------------------------
-
-namespace {
-
-// keel_premul_sum_create returns numbers from here on.
-constexpr keel_reduction kFirstFactor = 256;
-
-}  // namespace
 
 Status Communicator::add_factor(double factor, keel_reduction* out_reduction) {
   std::lock_guard lock(mutex_);
-  constexpr size_t kMostFactors = 1 << 16;
-  if (factors_.size() == kMostFactors) {
-    return failure(KEEL_OUT_OF_RANGE, "the communicator has {} reductions with a factor",
-                   kMostFactors);
-  }
-  factors_.push_back(factor);
-  *out_reduction = kFirstFactor + static_cast<keel_reduction>(factors_.size() - 1);
-  return {};
+  return factors_.add(factor, out_reduction);
+}
+
+Status Communicator::remove_factor(keel_reduction reduction) {
+  std::lock_guard lock(mutex_);
+  if (factors_.remove(reduction)) return {};
+  return failure(KEEL_INVALID_ARGUMENT, "reduction {} is none with a factor of this communicator",
+                 reduction);
 }
 
 Status Communicator::resolve_reduction(Request* request) const {
   if (!reduces(request->collective) || request->reduction < KEEL_PREMUL_SUM) return {};
+  if (is_bitwise(request->reduction)) return {};
   if (request->reduction == KEEL_PREMUL_SUM) {
     return failure(KEEL_INVALID_ARGUMENT,
                    "reduction premul_sum has no factor: use keel_premul_sum_create");
   }
   std::lock_guard lock(mutex_);
-  if (request->reduction < kFirstFactor || request->reduction - kFirstFactor >= factors_.size()) {
+  const double* const factor = factors_.find(request->reduction);
+  if (factor == nullptr) {
     return failure(KEEL_INVALID_ARGUMENT, "reduction {} is none of this communicator",
                    request->reduction);
   }
-  request->factor = factors_[request->reduction - kFirstFactor];
+  request->factor = *factor;
   request->reduction = KEEL_PREMUL_SUM;
   return {};
 }

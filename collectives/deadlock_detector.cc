@@ -18,7 +18,7 @@ std::string describe_messages(const PointToPointProgress& standing, uint32_t mes
   const bool sends = standing.sends.load(std::memory_order_relaxed) != 0;
   const std::string first =
       fmt::format("{} {} {} rank {}", standing.count.load(std::memory_order_relaxed),
-                  kit::dtype_name(standing.dtype.load(std::memory_order_relaxed)),
+                  element_name(standing.dtype.load(std::memory_order_relaxed)),
                   sends ? "to" : "from", standing.peer.load(std::memory_order_relaxed));
   if (messages == 1) return fmt::format("{}({})", sends ? "send" : "recv", first);
   return fmt::format("send_recv({} messages, the first of {})", messages, first);

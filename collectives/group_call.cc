@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "core/stream_refusal.h"
+
 namespace keel {
 
 GroupCall& GroupCall::current() {
@@ -112,7 +114,7 @@ Status GroupCall::end() {
       continue;
     }
     const Status status = call.communicator->enqueue(std::move(call.request), call.stream);
-    if (!status.ok() && first.ok()) first = status;
+    if (!status.ok() && first.ok()) first = stream_refusal(*call.stream, status);
   }
   return first;
 }

@@ -18,6 +18,8 @@ const char* collective_name(keel_collective collective) {
 const char* reduction_name(keel_reduction reduction) {
   constexpr std::array<const char*, KEEL_REDUCTION_COUNT> kNames = {"sum", "prod", "min",
                                                                     "max", "avg",  "premul_sum"};
+  constexpr std::array<const char*, 3> kBitwise = {"band", "bor", "bxor"};
+  if (is_bitwise(reduction)) return kBitwise[reduction - KEEL_BAND];
   return reduction < kNames.size() ? kNames[reduction] : "unknown";
 }
 
@@ -193,7 +195,7 @@ std::string describe(const Fingerprint& print) {
   } else if (print.collective != KEEL_ALL_TO_ALL_V) {
     text += fmt::format("arrays {:08x}, ", print.count & 0xffffffff);
   }
-  text += kit::dtype_name(print.dtype);
+  text += element_name(print.dtype);
   if (reduces(print.collective)) text += fmt::format(", {}", reduction_name(print.reduction));
   if (has_root(print.collective)) text += fmt::format(", root {}", print.root);
   return text + ")";

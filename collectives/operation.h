@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/element_types.h"
 #include "collectives/selection/algorithm.h"
 #include "collectives/selection/foreign.h"
 #include "collectives/transports/control_segment.h"
@@ -36,7 +37,7 @@ struct Transfer {
   void* destination = nullptr;
   keel_status refused = KEEL_OK;  // not KEEL_OK: refused; the waiting peer receives this code
 
-  uint64_t bytes() const { return count * kit::dtype_size(dtype); }
+  uint64_t bytes() const { return count * element_size(dtype); }
 };
 
 // Refuses with |why| each of |transfers| not refused yet.
@@ -64,6 +65,7 @@ struct Request {
   const void* send = nullptr;
   void* receive = nullptr;
   double factor = 1;
+  CalledType called;                         // where the caller's dtype is not |dtype|
   Algorithm algorithm = Algorithm::kDirect;  // the choice, equal on all ranks
   // Access of other processes to a send buffer not allocated by Keel, where the operation and the
   // kernel allow it.
@@ -93,14 +95,16 @@ struct Request {
   // outside the call cache needs a fingerprint.
   [[gnu::always_inline]] Fingerprint fingerprint() const {
     Fingerprint print;
-    print.count = has_arrays(collective) ? hash_of_arrays() : count;
+    print.count = has_arrays(collective) ? hash_of_arrays() : called_count();
     print.collective = static_cast<uint8_t>(collective);
-    print.dtype = static_cast<uint8_t>(dtype);
-    print.reduction = static_cast<uint8_t>(reduction);
+    print.dtype = static_cast<uint8_t>(called.is_set ? called.dtype : dtype);
+    print.reduction = static_cast<uint8_t>(called.is_set ? called.reduction : reduction);
     print.algorithm = static_cast<uint8_t>(algorithm);
     print.root = root;
     return print;
   }
+  // Returns |count| in the caller's elements.
+  uint64_t called_count() const { return count >> called.lane_bits; }
   // Returns, for example, "all_reduce(1024 float32, sum)".
   std::string describe() const;
 

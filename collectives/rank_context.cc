@@ -98,8 +98,10 @@ Status RankContext::locate_side(const void* pointer, uint64_t bytes, bool publis
   out_side->staged = true;
   Allocation allocation;
   bool is_allocated = device_->memory().find(pointer, &allocation);
-  const bool is_registered =
-      !is_allocated && device_->host_registrations().has_same_address(pointer, bytes);
+  // Freed by the caller after the call.
+  if (!is_allocated && kept != nullptr) is_allocated = kept->find(pointer, &allocation);
+  const HostRegistrations& registrations = device_->host_registrations();
+  const bool is_registered = !is_allocated && registrations.has_same_address(pointer, bytes);
   if (is_registered) {
     // The caller's own memory: reachable by the ranks of this process, and perhaps by remote
     // processes.
@@ -108,15 +110,20 @@ Status RankContext::locate_side(const void* pointer, uint64_t bytes, bool publis
     const bool is_foreign = published && !team_->is_local();
     if (is_foreign && attachable && has_alias_) {
       attach_.want();
-      out_side->attached = attach_.is_agreed() &&
-                           attach_.lets_read(pointer, bytes, device_->host_registrations().state());
+      out_side->attached =
+          attach_.is_agreed() &&
+          attach_.lets_read(pointer, bytes, registrations.state_of(pointer, bytes));
     }
     out_side->staged = is_foreign && !out_side->attached;
     return {};
   }
-  if (!has_alias_) return {};
-  // Freed by the caller after the call.
-  if (!is_allocated && kept != nullptr) is_allocated = kept->find(pointer, &allocation);
+  if (!is_allocated && registrations.has_all()) {
+    return failure(KEEL_INVALID_ARGUMENT, "{}: {} was unmapped while a collective used it",
+                   device_->name(), pointer);
+  }
+  // The host reaches pinned memory of every device.
+  const bool is_pinned = is_allocated && allocation.kind == KEEL_MEMORY_PINNED;
+  if (!has_alias_ && !is_pinned) return {};
   if (!is_allocated || allocation.host_alias == nullptr) {
     return failure(KEEL_INVALID_ARGUMENT, "{}: {} was freed while a collective used it",
                    device_->name(), pointer);

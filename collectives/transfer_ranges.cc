@@ -18,8 +18,7 @@ uintptr_t end_of(const Transfer& transfer) {
 
 std::string describe(const Transfer& transfer) {
   return fmt::format("{} of {} {} {} rank {}", transfer.sends ? "send" : "receive", transfer.count,
-                     kit::dtype_name(transfer.dtype), transfer.sends ? "to" : "from",
-                     transfer.peer);
+                     element_name(transfer.dtype), transfer.sends ? "to" : "from", transfer.peer);
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ std::vector<Case> make_catalogue(const Environment& environment) {
   add_kernel_modules_cases(environment, &cases);
   add_collectives_cases(environment, &cases);
   add_collective_shapes_cases(environment, &cases);
+  add_element_type_cases(environment, &cases);
   add_kernel_table_cases(environment, &cases);
   add_ccl_table_cases(environment, &cases);
   add_ccl_lifetime_cases(environment, &cases);

@@ -45,6 +45,7 @@ void add_kernel_limits_cases(const Environment& environment, std::vector<Case>* 
 void add_kernel_modules_cases(const Environment& environment, std::vector<Case>* cases);
 void add_collectives_cases(const Environment& environment, std::vector<Case>* cases);
 void add_collective_shapes_cases(const Environment& environment, std::vector<Case>* cases);
+void add_element_type_cases(const Environment& environment, std::vector<Case>* cases);
 // Suites of several levels that call the plugin's own tables.
 void add_device_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_copy_table_cases(const Environment& environment, std::vector<Case>* cases);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/backend.h"
 
+#include <keel/fork_settings.h>
+
 #include <algorithm>
 #include <array>
 #include <span>
@@ -23,15 +25,24 @@ Status plugin_status(keel_status code, const std::string& who, const char* call)
   return failure(code, "{}: {}: {}", who, call, text);
 }
 
-Status Backend::load(const keel_plugin* plugin, const keel_instance_settings* settings) {
+Status Backend::load(const keel_plugin* plugin, const keel_instance_settings* settings,
+                     uint32_t fork_memory) {
   plugin_ = validation::enabled() ? validation::checked_plugin(plugin, name_) : plugin;
-  const keel_instance_settings none = {
-      {sizeof(none), KEEL_STRUCT_INSTANCE_SETTINGS, nullptr}, 0, 0, nullptr, nullptr};
+  // Of this version's size: a caller's longer struct has members that the plugin cannot know.
+  keel_instance_settings given = {
+      {sizeof(given), KEEL_STRUCT_INSTANCE_SETTINGS, nullptr}, 0, 0, nullptr, nullptr};
+  keel_fork_settings fork_settings = {
+      {sizeof(fork_settings), KEEL_STRUCT_FORK_SETTINGS, nullptr}, fork_memory, 0};
+  if (settings != nullptr) {
+    given.count = settings->count;
+    given.keys = settings->keys;
+    given.values = settings->values;
+    fork_settings.header.next = settings->header.next;
+  }
+  given.header.next = &fork_settings;
   take_plugin_text();  // discard text left by an earlier call
   keel_plugin_instance* instance = nullptr;
-  status_ =
-      plugin_status(plugin_->create_instance(settings == nullptr ? &none : settings, &instance),
-                    name_, "create_instance");
+  status_ = plugin_status(plugin_->create_instance(&given, &instance), name_, "create_instance");
   if (!status_.ok()) return status_;
   instance_ = instance;
   status_ = find_devices();

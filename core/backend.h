@@ -28,7 +28,9 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
 
   // Creates the plugin instance and enumerates the devices. A failure is also stored as status().
-  Status load(const keel_plugin* plugin, const keel_instance_settings* settings);
+  // |fork_memory|: keel_fork_memory, for plugins that read keel_fork_settings.
+  Status load(const keel_plugin* plugin, const keel_instance_settings* settings,
+              uint32_t fork_memory = 0);
   void set_failed(const Status& status) { status_ = status; }
 
   const std::string& name() const { return name_; }  // "vulkan", "cuda#2"

@@ -14,6 +14,11 @@
 
 namespace keel {
 
+// The sum of two timeouts in nanoseconds, at most INT64_MAX.
+constexpr int64_t add_timeouts(int64_t one, int64_t other) {
+  return other > INT64_MAX - one ? INT64_MAX : one + other;
+}
+
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;

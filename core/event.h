@@ -105,6 +105,7 @@ class EventRecord final : public RefCounted, public Retired {
   bool is_on(const Stream& stream) const { return stream_.get() == &stream; }
   // Where the record is: after |position| operations enqueued on |stream|.
   const Stream& stream() const { return *stream_; }
+  Stream& stream() { return *stream_; }
   uint64_t position() const { return position_; }
   // Submission number: between two submitted records of one stream, the lower number came first.
   uint64_t order() const { return order_; }

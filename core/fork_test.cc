@@ -159,10 +159,12 @@ class ForkTest : public KeelTest {
         KEEL_CALL(keel_comm_destroy(comm_)),
         KEEL_CALL(keel_comm_rank(comm_, &index_, &index_)),
         KEEL_CALL(keel_comm_timeout_set(comm_, kTestTimeout)),
+        KEEL_CALL(keel_comm_timeout_next(comm_, kTestTimeout)),
         KEEL_CALL(keel_comm_async_error(comm_)),
         KEEL_CALL(keel_comm_explain(comm_, text_, &number_)),
         KEEL_CALL(keel_comm_stats_get(comm_, &comm_stats_)),
         KEEL_CALL(keel_premul_sum_create(comm_, 2, &reduction_)),
+        KEEL_CALL(keel_premul_sum_destroy(comm_, reduction_)),
         KEEL_CALL(keel_group_start()),
         KEEL_CALL(keel_group_end()),
     };
@@ -186,6 +188,11 @@ class ForkTest : public KeelTest {
         KEEL_CALL(keel_gather_v(comm_, memory_, there, &count_, nullptr, kType, 0, stream_)),
         KEEL_CALL(keel_scatter(comm_, memory_, there, kCount, kType, 0, stream_)),
         KEEL_CALL(keel_scatter_v(comm_, memory_, there, &count_, nullptr, kType, 0, stream_)),
+        KEEL_CALL(keel_all_gather_list(comm_, memory_, &pointer_, kCount, kType, stream_)),
+        KEEL_CALL(
+            keel_all_to_all_list(comm_, &pointer_, &count_, &pointer_, nullptr, kType, stream_)),
+        KEEL_CALL(
+            keel_reduce_scatter_list(comm_, &pointer_, there, kCount, kType, KEEL_SUM, stream_)),
         KEEL_CALL(keel_barrier(comm_, stream_)),
         KEEL_CALL(keel_send(comm_, memory_, kCount, kType, 0, stream_)),
         KEEL_CALL(keel_recv(comm_, there, kCount, kType, 0, stream_)),

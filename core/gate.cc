@@ -38,6 +38,15 @@ void Gate::help(const Deadline& deadline) {
   if (keeper) keeper->help(*this, deadline);
 }
 
+int64_t Gate::longest_ns() {
+  Ref<GateOwner> keeper;
+  {
+    std::lock_guard lock(mutex_);
+    keeper = keeper_;
+  }
+  return keeper ? keeper->longest_ns() : 0;
+}
+
 bool Gate::wait(const Deadline& deadline) {
   std::unique_lock lock(mutex_);
   return deadline.wait(opened_, lock, [this] { return is_open(); });

@@ -25,6 +25,8 @@ class GateOwner : public RefCounted {
   // Performs, on the calling thread, the work due before |gate| opens. Returns at once if another
   // thread is already doing the work, or if the work might take longer than until |deadline|.
   virtual void help(const Gate& gate, const Deadline& deadline) = 0;
+  // Returns the deadlines of all work due before any of the owner's gates opens, in sum.
+  virtual int64_t longest_ns() const = 0;
 };
 
 // Work behind a closed gate stays in Keel; the thread that opens the gate submits it. A device-side
@@ -51,6 +53,8 @@ class Gate final : public RefCounted {
   // Blocks until the gate opens or |deadline|. Returns whether the gate is open.
   bool wait(const Deadline& deadline);
   void help(const Deadline& deadline);
+  // As GateOwner::longest_ns(); 0 for an open gate or one without an owner.
+  int64_t longest_ns();
 
   // Returns whether the gate is open. If so, |*out_status| is the status that open() was given;
   // otherwise |stream|, if not empty, is woken when the gate opens.

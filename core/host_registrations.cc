@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/mapped_memory.h"
 #include "core/range_lookup_cache.h"
 
 namespace keel {
@@ -147,9 +148,38 @@ Status HostRegistrations::remove(void* pointer, const Unpin& unpin, const CheckU
   return status;
 }
 
+void HostRegistrations::add_all() {
+  std::lock_guard lock(mutex_);
+  all_.fetch_add(1, std::memory_order_release);
+  change();
+}
+
+Status HostRegistrations::remove_all(const CheckUnused& check) {
+  std::lock_guard changing(changes_);
+  const uint32_t count = all_.load(std::memory_order_relaxed);
+  if (count == 0) {
+    return failure(KEEL_INVALID_ARGUMENT, "all memory of the process is not registered");
+  }
+  if (count == 1) KEEL_RETURN_IF_ERROR(check(0, UINTPTR_MAX));
+  std::lock_guard lock(mutex_);
+  all_.fetch_sub(1, std::memory_order_release);
+  change();
+  return {};
+}
+
 bool HostRegistrations::has_same_address(const void* pointer, uint64_t size) const {
   const uint64_t state = this->state();
   if (state == 0) return false;
+  if (is_covered(pointer, size)) return true;
+  return has_all() && is_mapped(pointer, size);
+}
+
+uint64_t HostRegistrations::state_of(const void* pointer, uint64_t size) const {
+  return !has_all() || is_covered(pointer, size) ? state() : ++g_states;
+}
+
+bool HostRegistrations::is_covered(const void* pointer, uint64_t size) const {
+  const uint64_t state = this->state();
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   if (t_remembered.hold(state, address, size)) return true;
   std::lock_guard lock(mutex_);

@@ -31,11 +31,20 @@ class HostRegistrations {
   // does. A failure of |check|, called for the memory that no other registration covers, changes
   // nothing. Returns the first failure of |unpin|; the registration is gone all the same.
   Status remove(void* pointer, const Unpin& unpin, const CheckUnused& check = nullptr);
+  // Registers all memory of the process, which has the same addresses on the device; counted.
+  // remove_all() takes one such registration back, like remove().
+  void add_all();
+  Status remove_all(const CheckUnused& check);
+  bool has_all() const { return all_.load(std::memory_order_acquire) != 0; }
   // Returns whether [pointer, pointer + size) lies in registered memory with the same address on
   // the device, as on CPU devices; the range may then be passed in place of device memory, also
   // across adjacent registrations. Each thread caches the last two matching ranges, so that
-  // operations on them take no lock.
+  // operations on them take no lock. With all memory registered, other ranges are asked of the
+  // kernel: false for memory that is not mapped.
   bool has_same_address(const void* pointer, uint64_t size) const;
+  // Returns the state() for which a property of the range may be cached: one that never comes again
+  // for a range that only add_all() has registered.
+  uint64_t state_of(const void* pointer, uint64_t size) const;
   // Changes with every registration and unregistration.
   uint64_t state() const { return state_.load(std::memory_order_acquire); }
 
@@ -47,6 +56,7 @@ class HostRegistrations {
   };
   using Ranges = std::map<uintptr_t, Range>;  // by begin; disjoint
 
+  bool is_covered(const void* pointer, uint64_t size) const;
   // Makes a range of each part of [begin, end) that |ranges| does not cover.
   static Ranges gaps(const Ranges& ranges, uintptr_t begin, uintptr_t end);
   // Splits the covered range around |at|, so that one begins there. With |mutex_| held.
@@ -55,6 +65,7 @@ class HostRegistrations {
   // Calls |check| for the memory covered by the latest registration at |begin| alone.
   Status check_last(uintptr_t begin, const CheckUnused& check) const;
 
+  std::atomic<uint32_t> all_{0};
   std::mutex changes_;  // serialises add() and remove(); held while the plugin pins and unpins
   mutable std::mutex mutex_;                           // a leaf: protects all below
   std::multimap<uintptr_t, uintptr_t> registrations_;  // begin, end

@@ -549,6 +549,11 @@ bool Memory::find_anew(const void* pointer, Allocation* out_allocation) const {
   return true;
 }
 
+bool Memory::owns(const void* pointer) const {
+  std::lock_guard lock(mutex_);
+  return store_.find(pointer) != nullptr;
+}
+
 bool Memory::find_segment(const void* pointer, MemorySegment* out_segment) const {
   std::lock_guard lock(mutex_);
   const MemoryBlock* const block = store_.find(pointer);

@@ -97,6 +97,8 @@ class Memory {
     return known.host_alias + (static_cast<const char*>(pointer) - known.base);
   }
 
+  // Returns whether |pointer| lies in a segment, allocated or free.
+  bool owns(const void* pointer) const;
   // Finds the segment of the allocation at or around |pointer|; false if none exists.
   bool find_segment(const void* pointer, MemorySegment* out_segment) const;
 

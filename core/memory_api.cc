@@ -175,10 +175,27 @@ keel_status keel_memory_trim(keel_device device) {
   });
 }
 
+namespace {
+
+// Finds a device that reads and writes host memory at the host's addresses.
+Status find_all_memory_device(keel_device device, Ref<Device>* out_device) {
+  KEEL_RETURN_IF_ERROR(find_device(device, "device", out_device));
+  if ((*out_device)->info().type == KEEL_DEVICE_CPU) return {};
+  return failure(KEEL_UNSUPPORTED, "{} is no CPU device: it does not reach all memory",
+                 (*out_device)->name());
+}
+
+}  // namespace
+
 keel_status keel_host_register(keel_device device, void* pointer, uint64_t size) {
   return api_call([&]() -> Status {
-    if (size != 0) KEEL_REQUIRE(pointer)
     Ref<Device> found;
+    if (pointer == nullptr && size == KEEL_ALL_MEMORY) {
+      KEEL_RETURN_IF_ERROR(find_all_memory_device(device, &found));
+      found->host_registrations().add_all();
+      return {};
+    }
+    if (size != 0) KEEL_REQUIRE(pointer)
     KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
     const keel_memory_table* table = found->memory_table();
     if (!found->has(KEEL_CAPABILITY_HOST_REGISTER) ||
@@ -210,8 +227,13 @@ keel_status keel_host_register(keel_device device, void* pointer, uint64_t size)
 
 keel_status keel_host_unregister(keel_device device, void* pointer) {
   return api_call([&]() -> Status {
-    KEEL_REQUIRE(pointer)
     Ref<Device> found;
+    if (pointer == nullptr) {
+      KEEL_RETURN_IF_ERROR(find_all_memory_device(device, &found));
+      return found->host_registrations().remove_all([&](uintptr_t begin, uintptr_t end) {
+        return Runtime::get().check_unused(*found, begin, end);
+      });
+    }
     KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
     const keel_memory_table* table = found->memory_table();
     if (!found->has(KEEL_CAPABILITY_HOST_REGISTER) ||

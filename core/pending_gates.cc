@@ -42,6 +42,17 @@ Status PendingGates::wait(const Deadline& deadline) {
   return {};
 }
 
+int64_t PendingGates::longest_ns() const {
+  std::vector<Ref<Gate>> gates;
+  {
+    std::lock_guard lock(mutex_);
+    gates = gates_;
+  }
+  int64_t sum = 0;
+  for (const Ref<Gate>& gate : gates) sum = add_timeouts(sum, gate->longest_ns());
+  return sum;
+}
+
 void PendingGates::clear() {
   std::vector<Ref<Gate>> gates;
   std::lock_guard lock(mutex_);

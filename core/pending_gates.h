@@ -26,6 +26,8 @@ class PendingGates {
   // Waits until all gates are open, and helps their owners. KEEL_TIMED_OUT names a gate still
   // closed.
   Status wait(const Deadline& deadline);
+  // Returns the sum of Gate::longest_ns() over the gates.
+  int64_t longest_ns() const;
   void clear();
 
  private:

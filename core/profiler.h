@@ -13,6 +13,7 @@
 #include "core/deadline.h"
 #include "core/observer.h"
 #include "core/status.h"
+#include "core/stream_refusal.h"
 
 namespace keel {
 
@@ -55,7 +56,7 @@ class Profiler final : public Observer {
 class EnqueueCall {
  public:
   // |name| is a static string.
-  EnqueueCall(const char* name, const Device& device, keel_stream stream) {
+  EnqueueCall(const char* name, const Device& device, keel_stream stream) : stream_(stream) {
     if (observers::active(ObserverSlot::kProfiler)) [[unlikely]] {
       begin(name, device, stream);
     }
@@ -66,8 +67,11 @@ class EnqueueCall {
   EnqueueCall(const EnqueueCall&) = delete;
   EnqueueCall& operator=(const EnqueueCall&) = delete;
 
-  // Reports the end of the call and returns |status|.
+  // Reports the end of the call and returns |status|, or KEEL_STREAM_FAILED: see stream_refusal().
   Status end(Status status) {
+    if (status.failed()) [[unlikely]] {
+      status = stream_refusal(stream_, status);
+    }
     if (profiler_ != nullptr) [[unlikely]] {
       finish(status.code());
     }
@@ -78,6 +82,7 @@ class EnqueueCall {
   void begin(const char* name, const Device& device, keel_stream stream);
   void finish(keel_status status);
 
+  const keel_stream stream_;
   const keel_profiler* profiler_ = nullptr;
   uint64_t token_ = 0;
 };

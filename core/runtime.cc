@@ -122,6 +122,17 @@ void end_observers(const Deadline& deadline) {
 
 }  // namespace
 
+namespace {
+
+// Callers compiled before |fork_memory| was added pass a shorter struct.
+uint32_t fork_memory_of(const keel_init_options& options) {
+  constexpr size_t kEnd =
+      offsetof(keel_init_options, fork_memory) + sizeof(keel_init_options::fork_memory);
+  return options.header.size < kEnd ? uint32_t{KEEL_FORK_PRIVATE} : options.fork_memory;
+}
+
+}  // namespace
+
 Runtime& Runtime::create() {
   static Runtime& instance = *new Runtime;
   instance_.store(&instance, std::memory_order_release);
@@ -150,6 +161,13 @@ Status Runtime::initialize(const keel_init_options* options) {
     return failure(KEEL_INVALID_ARGUMENT, "options.default_timeout_ns is {}", timeout_ns);
   }
   if (timeout_ns == 0) KEEL_RETURN_IF_ERROR(timeout_from_environment(&timeout_ns));
+
+  const uint32_t fork_memory =
+      options == nullptr ? uint32_t{KEEL_FORK_PRIVATE} : fork_memory_of(*options);
+  if (fork_memory > KEEL_FORK_SHARED) {
+    return failure(KEEL_INVALID_ARGUMENT, "options.fork_memory is {}", fork_memory);
+  }
+  fork_memory_ = fork_memory;
 
   KEEL_RETURN_IF_ERROR(passthrough_allocator::configure());
   KEEL_RETURN_IF_ERROR(validation::configure(options));
@@ -220,7 +238,7 @@ Status Runtime::add_backend(const char* path, const keel_instance_settings* sett
   auto backend = std::make_unique<Backend>(name, shown_path);
   Status status = opened;
   if (status.ok()) {
-    status = backend->load(file.plugin, settings);
+    status = backend->load(file.plugin, settings, fork_memory_);
   } else {
     backend->set_failed(status);
   }
@@ -251,7 +269,11 @@ std::vector<Ref<Device>> Runtime::devices() {
   return all;
 }
 
-Status Runtime::deadline(int64_t timeout_ns, Deadline* out_deadline) const {
+Status Runtime::deadline(int64_t timeout_ns, Deadline* out_deadline, int64_t operations_ns) const {
+  if (timeout_ns == KEEL_TIMEOUT_OPERATIONS && operations_ns >= 0) {
+    *out_deadline = insiders::deadline(add_timeouts(default_timeout_ns_, operations_ns));
+    return {};
+  }
   if (timeout_ns < 0 && timeout_ns != KEEL_TIMEOUT_DEFAULT) {
     return failure(KEEL_INVALID_ARGUMENT, "timeout_ns is {}", timeout_ns);
   }

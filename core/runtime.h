@@ -61,7 +61,9 @@ class Runtime {
   Deadline default_deadline() const { return insiders::deadline(default_timeout_ns_); }
   // Converts the user's |timeout_ns| to a deadline; fails for a negative number other than
   // KEEL_TIMEOUT_DEFAULT.
-  Status deadline(int64_t timeout_ns, Deadline* out_deadline) const;
+  // |operations_ns|: the deadlines of the awaited operations, for KEEL_TIMEOUT_OPERATIONS; negative
+  // for a call that does not take that value.
+  Status deadline(int64_t timeout_ns, Deadline* out_deadline, int64_t operations_ns = -1) const;
 
   HandleTable<Device, HandleKind::kDevice>& device_handles() { return device_handles_; }
   HandleTable<Stream, HandleKind::kStream>& stream_handles() { return stream_handles_; }
@@ -103,6 +105,7 @@ class Runtime {
   static inline std::atomic<Runtime*> instance_{nullptr};
 
   std::mutex lifecycle_mutex_;
+  uint32_t fork_memory_ = 0;
   int64_t default_timeout_ns_ = 0;
   std::unique_ptr<Progress> progress_;
   HostCallbacks host_callbacks_;

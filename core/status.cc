@@ -5,6 +5,8 @@
 #include <cstring>
 #include <keel/thread_start.hpp>
 
+#include "core/stream_refusal.h" /* TEMP */
+
 namespace keel {
 
 namespace {
@@ -63,6 +65,7 @@ const char* status_name(keel_status code) {
     KEEL_NAME(KEEL_RANK_FAILED);
     KEEL_NAME(KEEL_INVALID_HANDLE);
     KEEL_NAME(KEEL_FORKED);
+    KEEL_NAME(KEEL_STREAM_FAILED);
 #undef KEEL_NAME
     default:
       return "KEEL_UNKNOWN";

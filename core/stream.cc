@@ -499,9 +499,7 @@ Status Stream::query() {
 }
 
 Status Stream::synchronize(const Deadline& deadline) {
-  if ((slow_path_flags_.load(std::memory_order_acquire) & kHasHeld) != 0) {
-    if (const Ref<Gate> gate = head_gate()) gate->help(deadline);
-  }
+  help(deadline);
   {
     std::lock_guard lock(mutex_);
     if (is_known_idle_locked()) {

@@ -173,6 +173,13 @@ class Stream final : public RefCounted {
   // Returns KEEL_OK, KEEL_NOT_READY or the failure.
   Status query();
   Status synchronize(const Deadline& deadline);
+  // Runs the work of the gate at the head of the queue; see GateOwner::help().
+  void help(const Deadline& deadline) {
+    if ((slow_path_flags_.load(std::memory_order_acquire) & kHasHeld) == 0) return;
+    if (const Ref<Gate> gate = head_gate()) gate->help(deadline);
+  }
+  // Returns the deadlines of the operations that the stream waits for, in sum.
+  int64_t longest_ns() const { return pending_gates_.longest_ns(); }
   // Waits only for the contents of the native stream: at least for the records up to number
   // |*out_order|. With |for_good|, nothing enters the native stream any more.
   Status drain(const Deadline& deadline, bool for_good = false, uint64_t* out_order = nullptr);

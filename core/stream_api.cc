@@ -64,13 +64,20 @@ Status find_gate(keel_gate handle, Ref<Gate>* out_gate) {
   });
 }
 
+// The deadlines of the operations that a wait for |stream| is for, where |timeout_ns| includes
+// them.
+int64_t operations_ns(int64_t timeout_ns, const Stream& stream) {
+  return timeout_ns == KEEL_TIMEOUT_OPERATIONS ? stream.longest_ns() : 0;
+}
+
 [[gnu::noinline]] keel_status synchronize_in_full(keel_stream stream, int64_t timeout_ns) {
   return api_call("keel_stream_synchronize", [&]() -> Status {
     KEEL_RETURN_IF_ERROR(HostCallbacks::check_wait());
     Ref<Stream> found;
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
     Deadline deadline = Deadline::after(0);
-    KEEL_RETURN_IF_ERROR(Runtime::get().deadline(timeout_ns, &deadline));
+    KEEL_RETURN_IF_ERROR(
+        Runtime::get().deadline(timeout_ns, &deadline, operations_ns(timeout_ns, *found)));
     KEEL_RETURN_IF_ERROR(OpenGroup::check_wait());
     const HostSpan span("keel_stream_synchronize");
     return found->synchronize(deadline);
@@ -224,12 +231,14 @@ keel_status keel_event_wait(keel_event event, int64_t timeout_ns) {
     KEEL_RETURN_IF_ERROR(HostCallbacks::check_wait());
     Ref<Event> found;
     KEEL_RETURN_IF_ERROR(find_event(event, "event", &found));
-    Deadline deadline = Deadline::after(0);
-    KEEL_RETURN_IF_ERROR(Runtime::get().deadline(timeout_ns, &deadline));
-    KEEL_RETURN_IF_ERROR(OpenGroup::check_wait());
     const Ref<EventRecord> record = found->current();
+    Deadline deadline = Deadline::after(0);
+    KEEL_RETURN_IF_ERROR(Runtime::get().deadline(
+        timeout_ns, &deadline, record ? operations_ns(timeout_ns, record->stream()) : 0));
+    KEEL_RETURN_IF_ERROR(OpenGroup::check_wait());
     if (!record) return {};
     const HostSpan span("keel_event_wait");
+    if (record->state() == EventRecord::State::kHeld) record->stream().help(deadline);
     return record->wait(deadline);
   });
 }

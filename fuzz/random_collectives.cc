@@ -176,6 +176,7 @@ void RandomCalls::call_by_rank(uint32_t rank, const Collective& call) {
       const double factor = bytes_->below(5) - 2.0;
       check("keel_premul_sum_create", keel_premul_sum_create(comm, factor, &made));
       check("keel_all_reduce", keel_all_reduce(comm, send, receive, count, dtype, made, stream));
+      check("keel_premul_sum_destroy", keel_premul_sum_destroy(comm, made));
       return;
     }
     case 17:

@@ -620,12 +620,25 @@ TEST(KeelHppDlpack, ForeignTensorsWithoutStridesAreDense) {
   EXPECT_EQ(tensor.data, memory);
 }
 
+// By number: kDLBool is not in every version of the header.
+TEST(KeelHppDlpack, TypesOfCollectivesAloneAreConverted) {
+  double memory[12] = {};
+  int64_t shape[] = {2, 3};
+  DLManagedTensor managed = {};
+  managed.dl_tensor = {memory, {kDLCPU, 0}, 2, {6, 8, 1}, shape, nullptr, 0};
+  EXPECT_EQ(keel::from_dlpack(&managed).dtype, KEEL_BOOL);
+  managed.dl_tensor.dtype = {5, 64, 1};
+  EXPECT_EQ(keel::from_dlpack(&managed).dtype, KEEL_COMPLEX64);
+  managed.dl_tensor.dtype = {5, 128, 1};
+  EXPECT_EQ(keel::from_dlpack(&managed).dtype, KEEL_COMPLEX128);
+}
+
 TEST(KeelHppDlpack, WhatKeelDoesNotHaveIsRefused) {
   float memory[6] = {};
   int64_t shape[] = {2, 3};
   int64_t backwards[] = {-3, 1};
   DLManagedTensor managed = {};
-  managed.dl_tensor = {memory, {kDLCPU, 0}, 2, {kDLComplex, 64, 1}, shape, nullptr, 0};
+  managed.dl_tensor = {memory, {kDLCPU, 0}, 2, {kDLComplex, 32, 1}, shape, nullptr, 0};
   EXPECT_EQ(thrown_by([&] { keel::from_dlpack(&managed); }), KEEL_UNSUPPORTED);
   managed.dl_tensor.dtype = {kDLFloat, 32, 4};
   EXPECT_EQ(thrown_by([&] { keel::from_dlpack(&managed); }), KEEL_UNSUPPORTED);

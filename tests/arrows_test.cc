@@ -62,10 +62,17 @@ const std::map<std::string, Set> kMay = {
      {"keel", "base", "base/ipc", "core", "collectives", "backends", "backends/cuda",
       "backends/sim", "conformance", "emulator", "tensorfile", "tools", "tools/keel"}},
 };
-const Set kVendorSide = {"keel/abi.h",           "keel/cpu_kernel.h",       "keel/plugin/slots.hpp",
-                         "keel/plugin_kit.hpp",  "keel/packed_weights.hpp", "keel/permutation.hpp",
-                         "keel/rows.hpp",        "keel/float_types.hpp",    "keel/cpu_limit.hpp",
-                         "keel/thread_start.hpp"};
+const Set kVendorSide = {"keel/abi.h",
+                         "keel/cpu_kernel.h",
+                         "keel/plugin/slots.hpp",
+                         "keel/plugin_kit.hpp",
+                         "keel/packed_weights.hpp",
+                         "keel/permutation.hpp",
+                         "keel/rows.hpp",
+                         "keel/float_types.hpp",
+                         "keel/cpu_limit.hpp",
+                         "keel/thread_start.hpp",
+                         "keel/fork_settings.h"};
 
 // The folder of kMay that |path| is in: one of two names, if kMay has a line for it.
 std::string folder_of(const std::string& path) {

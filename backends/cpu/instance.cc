@@ -2,6 +2,7 @@
 #include "backends/cpu/instance.h"
 
 #include <hwy/highway.h>
+#include <keel/fork_settings.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 
 #include "backends/cpu/gemm/gemm_bf16.h"
 #include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/runtime/fork_memory.h"
 
 namespace keel::cpu {
 namespace {
@@ -103,6 +105,18 @@ keel_status Instance::create(const keel_instance_settings* settings,
     const keel_status status = parse(settings->keys[i], settings->values[i], setting->least,
                                      setting->limit, setting->value);
     if (status != KEEL_OK) return status;
+  }
+
+  for (auto* link = settings == nullptr ? nullptr
+                                        : static_cast<const keel_header*>(settings->header.next);
+       link != nullptr; link = static_cast<const keel_header*>(link->next)) {
+    if (link->type != KEEL_STRUCT_FORK_SETTINGS || link->size < sizeof(keel_fork_settings))
+      continue;
+    const uint32_t choice = reinterpret_cast<const keel_fork_settings*>(link)->fork_memory;
+    if (choice > static_cast<uint32_t>(ForkMemory::kShared)) {
+      return kit::fail(KEEL_INVALID_ARGUMENT, "cpu: fork_memory is %u", choice);
+    }
+    set_fork_memory(static_cast<ForkMemory>(choice));
   }
 
   const char* const guard = secure_getenv("KEEL_CPU_GUARD");

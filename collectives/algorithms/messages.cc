@@ -13,8 +13,8 @@ Status PointToPointTransfers::mismatch(uint32_t sender, uint64_t sent, keel_dtyp
                                        uint32_t receiver, uint64_t wanted,
                                        keel_dtype wanted_dtype) const {
   return failure(KEEL_INVALID_ARGUMENT, "mismatch: {} sends {} {}, {} receives {} {}",
-                 context_.team().name(sender), sent, kit::dtype_name(sent_dtype),
-                 context_.team().name(receiver), wanted, kit::dtype_name(wanted_dtype));
+                 context_.team().name(sender), sent, element_name(sent_dtype),
+                 context_.team().name(receiver), wanted, element_name(wanted_dtype));
 }
 
 Status PointToPointTransfers::refusal(uint32_t rank, const Transfer& own, keel_status code) const {

@@ -92,7 +92,7 @@ void write_operation(JsonWriter& json, const FlightOperation& operation) {
   json.key("sequence").number(operation.sequence);
   json.key("operation").text(collective_name(operation.collective));
   json.key("count").number(operation.count);
-  json.key("dtype").text(kit::dtype_name(operation.dtype));
+  json.key("dtype").text(element_name(operation.dtype));
   json.key("reduction").text(reduction_name(operation.reduction));
   json.key("root").number(operation.root);
   json.key("state").text(state);

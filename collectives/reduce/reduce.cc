@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "collectives/element_types.h"
 #include "collectives/reduce/reduce_kernel.h"
 
 namespace keel {
@@ -49,6 +50,7 @@ std::span<const ReduceKernel> reduce_kernels() {
 }
 
 bool can_reduce(keel_dtype dtype, keel_reduction reduction) {
+  if (is_bitwise(reduction)) return KEEL_INT8 <= dtype && dtype <= KEEL_UINT64;
   return dtype > KEEL_DTYPE_INVALID && dtype < KEEL_DTYPE_COUNT && reduction < KEEL_REDUCTION_COUNT;
 }
 

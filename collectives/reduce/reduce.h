@@ -10,7 +10,8 @@
 
 namespace keel {
 
-// Whether (dtype, reduction) is supported: every combination of valid values is.
+// Whether (dtype, reduction) is supported: every combination of the plugin interface's values is,
+// and each bitwise reduction of integers.
 bool can_reduce(keel_dtype dtype, keel_reduction reduction);
 
 // Whether elements of |dtype| can be multiplied by |factor|: integers only by a whole number from
@@ -32,6 +33,7 @@ struct ReduceOptions {
 // order, so the result depends on the sources alone, and not on the processor. 16- and 8-bit floats
 // are accumulated in float32 and rounded once; integers wrap, and integer averages truncate; min
 // and max give NaN if any source has a NaN. A NaN in the result is positive and has no payload.
+// Bitwise reductions of integers combine the bits.
 // KEEL_PREMUL_SUM adds the products of sources and factors; factors and products are rounded to the
 // accumulation type (integers wrap).
 void reduce(keel_dtype dtype, keel_reduction reduction, std::span<const void* const> sources,

@@ -29,6 +29,12 @@ KEEL_INLINE V combine(V a, V b) {
     return b != b ? b : higher;
   } else if constexpr (kReduction == KEEL_PROD) {
     return a * b;
+  } else if constexpr (kReduction == KEEL_BAND) {
+    return a & b;
+  } else if constexpr (kReduction == KEEL_BOR) {
+    return a | b;
+  } else if constexpr (kReduction == KEEL_BXOR) {
+    return a ^ b;
   } else {
     using Added = typename Codec::Added;
     return bits_as<V>(bits_as<Added>(a) + bits_as<Added>(b));
@@ -247,6 +253,15 @@ void reduce_plain_floats(const ReduceCall& call) {
   reduce_floats<Plain<T>>(call);
 }
 
+// Bitwise reductions of |element| bytes each: bits do not depend on the width of the integers.
+void reduce_bits(const ReduceCall& given, uint64_t element) {
+  ReduceCall call = given;
+  call.count *= element;
+  if (call.reduction == KEEL_BAND) return Loop<Plain<uint8_t>, KEEL_BAND>::run(call);
+  if (call.reduction == KEEL_BOR) return Loop<Plain<uint8_t>, KEEL_BOR>::run(call);
+  return Loop<Plain<uint8_t>, KEEL_BXOR>::run(call);
+}
+
 // Sums and products use |Unsigned|, wrap, and have the same bits for both signs.
 template <typename Signed, typename Unsigned>
 void reduce_integers(const ReduceCall& call, bool is_signed) {
@@ -264,8 +279,10 @@ void reduce_integers(const ReduceCall& call, bool is_signed) {
     case KEEL_AVG:
       return is_signed ? Loop<Plain<Signed>, KEEL_AVG>::run(call)
                        : Loop<Plain<Unsigned>, KEEL_AVG>::run(call);
-    default:
+    case KEEL_PREMUL_SUM:
       return Loop<Plain<Unsigned>, KEEL_PREMUL_SUM>::run(call);
+    default:
+      return reduce_bits(call, sizeof(Unsigned));
   }
 }
 

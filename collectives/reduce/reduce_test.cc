@@ -189,6 +189,27 @@ TEST(Reduce, OffersEveryDtypeAndReduction) {
   EXPECT_FALSE(can_reduce(KEEL_DTYPE_INVALID, KEEL_SUM));
   EXPECT_FALSE(can_reduce(KEEL_DTYPE_COUNT, KEEL_SUM));
   EXPECT_FALSE(can_reduce(KEEL_INT8, KEEL_REDUCTION_COUNT));
+  EXPECT_TRUE(can_reduce(KEEL_UINT64, KEEL_BXOR));
+  EXPECT_FALSE(can_reduce(KEEL_FLOAT16, KEEL_BAND));
+  EXPECT_FALSE(can_reduce(KEEL_BOOL, KEEL_BOR)) << "lowered to uint8 before";
+}
+
+// Enough words for whole vectors of each instruction set, and a rest.
+TEST(Reduce, BitsOfIntegersAreCombined) {
+  constexpr size_t kCount = 1003;
+  std::vector<std::vector<int32_t>> sources(3, std::vector<int32_t>(kCount));
+  std::vector<int32_t> all(kCount), any(kCount), odd(kCount);
+  for (size_t i = 0; i < kCount; ++i) {
+    for (size_t rank = 0; rank < 3; ++rank) {
+      sources[rank][i] = static_cast<int32_t>((i + 1) * (0x9e3779b9u + 2 * rank));
+    }
+    all[i] = sources[0][i] & sources[1][i] & sources[2][i];
+    any[i] = sources[0][i] | sources[1][i] | sources[2][i];
+    odd[i] = sources[0][i] ^ sources[1][i] ^ sources[2][i];
+  }
+  EXPECT_EQ(reduced(KEEL_INT32, KEEL_BAND, sources), all);
+  EXPECT_EQ(reduced(KEEL_INT32, KEEL_BOR, sources), any);
+  EXPECT_EQ(reduced(KEEL_INT32, KEEL_BXOR, sources), odd);
 }
 
 }  // namespace

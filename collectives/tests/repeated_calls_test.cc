@@ -139,7 +139,10 @@ TEST_F(RepeatedCalls, AreRefusedWhenTheirBuffersAreWrong) {
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "receive", call(send, shorter, own.stream));
     void* pinned = nullptr;
     if (keel_alloc(own.device, KEEL_MEMORY_PINNED, kBytes, &pinned) == KEEL_OK) {
-      EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "pinned", call(send, pinned, own.stream));
+      // Libraries may take no host memory.
+      const keel_status called = call(send, pinned, own.stream);
+      EXPECT_TRUE(called == KEEL_OK || called == KEEL_UNSUPPORTED) << keel_last_error();
+      synchronize(own);
       EXPECT_KEEL_OK(keel_free(own.device, pinned));
     }
     keel_stream gone;

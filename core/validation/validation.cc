@@ -22,7 +22,7 @@ std::atomic<bool> g_enabled{false};
 Status configure(const keel_init_options* options) {
   bool wanted = false;
   // Callers compiled against a shorter struct do not have |validate|.
-  if (options != nullptr && options->header.size >= offsetof(keel_init_options, reserved)) {
+  if (options != nullptr && options->header.size >= offsetof(keel_init_options, fork_memory)) {
     if (options->validate > 1) {
       return failure(KEEL_INVALID_ARGUMENT, "options.validate is {}: 0 or 1", options->validate);
     }

@@ -156,6 +156,26 @@ class Communicator {
                          stream.get()));
   }
 
+  // Forms with a buffer a rank; throw KEEL_INVALID_ARGUMENT for fewer entries than ranks. Empty
+  // |receive_counts|: the same as |send_counts|.
+  void all_gather_list(const void* send, std::span<void* const> receive, uint64_t count,
+                       keel_dtype dtype, const Stream& stream) {
+    check(keel_all_gather_list(get(), send, entries_of(receive, "receive"), count, dtype,
+                               stream.get()));
+  }
+  void all_to_all_list(std::span<const void* const> send, Entries send_counts,
+                       std::span<void* const> receive, Entries receive_counts, keel_dtype dtype,
+                       const Stream& stream) {
+    check(keel_all_to_all_list(get(), entries_of(send, "send"), counts_of(send_counts),
+                               entries_of(receive, "receive"), offsets_of(receive_counts), dtype,
+                               stream.get()));
+  }
+  void reduce_scatter_list(std::span<const void* const> send, void* receive, uint64_t count,
+                           keel_dtype dtype, keel_reduction reduction, const Stream& stream) {
+    check(keel_reduce_scatter_list(get(), entries_of(send, "send"), receive, count, dtype,
+                                   reduction, stream.get()));
+  }
+
   void send(const void* send, uint64_t count, keel_dtype dtype, uint32_t peer,
             const Stream& stream) {
     check(keel_send(get(), send, count, dtype, peer, stream.get()));
@@ -175,6 +195,9 @@ class Communicator {
     check(keel_premul_sum_create(get(), factor, &reduction));
     return reduction;
   }
+  void destroy_premul_sum(keel_reduction reduction) {
+    check(keel_premul_sum_destroy(get(), reduction));
+  }
 
   // Waits for all operations that this rank has called.
   void finalize(std::chrono::nanoseconds timeout = kDefaultTimeout) {
@@ -183,6 +206,10 @@ class Communicator {
   // Sets the deadline of each operation from the next on; 0: the default.
   void set_timeout(std::chrono::nanoseconds timeout) {
     check(keel_comm_timeout_set(get(), timeout.count()));
+  }
+  // Sets the deadline of the next operation alone; 0: the default.
+  void set_next_timeout(std::chrono::nanoseconds timeout) {
+    check(keel_comm_timeout_next(get(), timeout.count()));
   }
   // Fails all operations in flight and all later ones, on all ranks.
   void abort() { check(keel_comm_abort(get())); }
@@ -210,6 +237,11 @@ class Communicator {
   const uint64_t* counts_of(Entries entries) const {
     if (entries.size() < world()) throw Error(KEEL_INVALID_ARGUMENT, "counts has too few entries");
     return entries.data();
+  }
+  template <typename Pointer>
+  Pointer* entries_of(std::span<Pointer> entries, const char* name) const {
+    if (entries.size() >= world()) return entries.data();
+    throw Error(KEEL_INVALID_ARGUMENT, std::string(name) + " has too few entries");
   }
   const uint64_t* offsets_of(Entries entries) const {
     if (entries.empty()) return nullptr;

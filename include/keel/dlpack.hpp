@@ -83,17 +83,28 @@ inline DLDataType dlpack_dtype(keel_dtype dtype) {
       return {10, 8, 1};
     case KEEL_FLOAT8_E5M2:
       return {12, 8, 1};
+    // Of collectives and copies alone; by number, as above.
+    case KEEL_BOOL:
+      return {6, 8, 1};
+    case KEEL_COMPLEX64:
+      return {5, 64, 1};
+    case KEEL_COMPLEX128:
+      return {5, 128, 1};
     default:
       throw Error(KEEL_INVALID_ARGUMENT, "dlpack: dtype " + std::to_string(dtype) + " is none");
   }
 }
 
 inline keel_dtype keel_dtype_of(DLDataType wanted) {
-  for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
+  const auto is_wanted = [&](keel_dtype dtype) {
     const DLDataType known = dlpack_dtype(dtype);
-    if (known.code == wanted.code && known.bits == wanted.bits && known.lanes == wanted.lanes) {
-      return dtype;
-    }
+    return known.code == wanted.code && known.bits == wanted.bits && known.lanes == wanted.lanes;
+  };
+  for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
+    if (is_wanted(dtype)) return dtype;
+  }
+  for (const keel_dtype dtype : {KEEL_BOOL, KEEL_COMPLEX64, KEEL_COMPLEX128}) {
+    if (is_wanted(dtype)) return dtype;
   }
   throw Error(KEEL_UNSUPPORTED, "dlpack: no dtype for code " + std::to_string(wanted.code) + ", " +
                                     std::to_string(wanted.bits) + " bits, " +

@@ -25,7 +25,8 @@
  *    a handle, gives KEEL_INVALID_HANDLE. A handle of 0 is no object.
  *  - Structs with a keel_header: the caller sets size and type as a minimum
  *    (KEEL_STRUCT_INIT). |out_*| parameters are written on success only.
- *  - After fork every function returns KEEL_FORKED in the child; the child may exec. */
+ *  - After fork every function returns KEEL_FORKED in the child; the child may exec.
+ *    keel_init_options.fork_memory decides what the child sees of CPU devices' memory. */
 #ifndef KEEL_KEEL_H_
 #define KEEL_KEEL_H_
 
@@ -94,6 +95,11 @@ typedef struct keel_kernel {
 /* Stands for the default deadline: keel_init_options.default_timeout_ns, else KEEL_TIMEOUT seconds
  * of the environment, else 10 minutes. No value means "forever". */
 #define KEEL_TIMEOUT_DEFAULT ((int64_t)-1)
+/* As long as the operations may take: the default deadline, and the deadlines of all collectives
+ * and messages that the wait is for. Such a wait returns KEEL_TIMED_OUT because an operation missed
+ * its own deadline, or because other work took longer than the default one. Taken by
+ * keel_stream_synchronize, keel_event_wait and keel_comm_finalize. */
+#define KEEL_TIMEOUT_OPERATIONS ((int64_t)-2)
 
 /* ---- errors and logs ---------------------------------------------------- */
 
@@ -111,6 +117,15 @@ KEEL_API keel_status keel_set_log(keel_log_level level, keel_log_fn fn, void* us
 
 /* ---- process ------------------------------------------------------------ */
 
+/* Device and pinned memory of CPU devices in a forked child, which other processes share through
+ * the same pages. The memory of other devices is as their drivers leave it. KEEL_FORK_PRIVATE: the
+ * child reads what the memory holds, and its writes stay its own. In a page that the child has not
+ * written yet, it also sees later writes of the parent. KEEL_FORK_UNMAPPED: the child has no such
+ * memory; an access ends it with SIGSEGV. KEEL_FORK_SHARED: the child's writes reach the parent,
+ * and the parent's peers. */
+typedef uint32_t keel_fork_memory;
+enum { KEEL_FORK_PRIVATE = 0, KEEL_FORK_UNMAPPED = 1, KEEL_FORK_SHARED = 2 };
+
 typedef struct keel_init_options {
   keel_header header;
   /* Folder of the plugins (libkeel_*.so); absolute. NULL: $KEEL_PLUGIN_PATH, else keel/plugins
@@ -125,7 +140,7 @@ typedef struct keel_init_options {
    * detects races between streams and records where each handle was created; 0: only if
    * KEEL_VALIDATE=1. */
   uint32_t validate;
-  uint32_t reserved;
+  keel_fork_memory fork_memory; /* 0: KEEL_FORK_PRIVATE */
 } keel_init_options;
 
 /* Loads the plugins and finds their devices. NULL: defaults. A plugin that fails to load is logged
@@ -256,6 +271,14 @@ KEEL_API keel_status keel_memory_snapshot(keel_device device, char* out_text,
  * the CPU's plugin, whole 2 MiB pieces of the range become huge pages, up to 1 GiB a call, unless
  * the memory is advised otherwise (MADV_NOHUGEPAGE). */
 KEEL_API keel_status keel_host_register(keel_device device, void* pointer, uint64_t size);
+/* As the |size| of keel_host_register, with |pointer| NULL: declares all memory of this process,
+ * now and later, reachable for |device|, a CPU device; keel_host_unregister with NULL takes the
+ * declaration back. Any readable and writable memory may then be the buffer of a collective, a
+ * message or an operator. Nothing is pinned. Each operation asks the kernel whether its buffers are
+ * still mapped, about 1 us for each: a stale pointer fails the operation on this rank, and the
+ * other ranks with KEEL_RANK_FAILED and the name of this one. Memory that is unmapped while an
+ * operation runs is not caught. KEEL_UNSUPPORTED for other devices. */
+#define KEEL_ALL_MEMORY UINT64_MAX
 KEEL_API keel_status keel_host_unregister(keel_device device, void* pointer);
 
 typedef struct keel_memory_info {
@@ -597,6 +620,9 @@ KEEL_API keel_status keel_comm_abort(keel_comm comm);
 KEEL_API keel_status keel_comm_rank(keel_comm comm, uint32_t* out_rank, uint32_t* out_world);
 /* Sets the deadline of this rank's operations from the next on; 0: the default deadline. */
 KEEL_API keel_status keel_comm_timeout_set(keel_comm comm, int64_t timeout_ns);
+/* Sets the deadline of this rank's next operation alone; 0: the default deadline. The messages of a
+ * group are one operation. The deadline counts from when the operation's turn has come. */
+KEEL_API keel_status keel_comm_timeout_next(keel_comm comm, int64_t timeout_ns);
 /* KEEL_OK, or why the communicator failed: an abort, a rank that died, a rank that missed a
  * deadline. A failed communicator can only be destroyed. */
 KEEL_API keel_status keel_comm_async_error(keel_comm comm);
@@ -625,6 +651,18 @@ typedef struct keel_comm_stats {
 } keel_comm_stats;
 KEEL_API keel_status keel_comm_stats_get(keel_comm comm, keel_comm_stats* out_stats);
 
+/* Element types of collectives and messages, beside those of keel_dtype; operators and plugins have
+ * none of these. A native library gets their elements as the type in parentheses. Other dtypes and
+ * reductions than those listed fail with KEEL_UNSUPPORTED, which names both.
+ *  KEEL_BOOL (uint8): one byte, 0 or 1. sum, max and bor give "or"; prod, min and band give "and";
+ *    bxor. There is no avg and no premultiplied sum.
+ *  KEEL_COMPLEX64, KEEL_COMPLEX128 (float32, float64; two an element): the real part, then the
+ *    imaginary. sum, avg and premultiplied sums by real factors. */
+enum { KEEL_BOOL = 32, KEEL_COMPLEX64 = 33, KEEL_COMPLEX128 = 34 };
+
+/* Bitwise reductions, of integers and KEEL_BOOL; by Keel's own algorithms on every device. */
+enum { KEEL_BAND = 16, KEEL_BOR = 17, KEEL_BXOR = 18 };
+
 /* ---- collectives --------------------------------------------------------
  * Each rank calls once, in the same order on every rank, on a stream of its own device; one thread
  * may drive all ranks: no call waits for another rank to call. An operation is done for a rank when
@@ -638,7 +676,8 @@ KEEL_API keel_status keel_comm_stats_get(keel_comm comm, keel_comm_stats* out_st
  * live |comm| counts, even a refused call, whatever the reason: the n-th call of each rank matches
  * the n-th call of the others, which then fail with KEEL_RANK_FAILED and the rank's name. All ranks
  * therefore continue alike after a refused call, and no rank replaces a refused call by another. On
- * a CPU device, buffers may also be host memory registered with keel_host_register. */
+ * a CPU device, buffers may also be host memory registered with keel_host_register; on any device,
+ * pinned memory of this device, unless a native library runs the operation (KEEL_UNSUPPORTED). */
 KEEL_API keel_status keel_all_reduce(keel_comm comm, const void* send, void* receive,
                                      uint64_t count, keel_dtype dtype, keel_reduction reduction,
                                      keel_stream stream);
@@ -695,6 +734,22 @@ KEEL_API keel_status keel_scatter_v(keel_comm comm, const void* send, void* rece
                                     keel_dtype dtype, uint32_t root, keel_stream stream);
 KEEL_API keel_status keel_barrier(keel_comm comm, keel_stream stream);
 
+/* Forms with a buffer of its own for each rank, in arrays that are copied; no flat buffer is needed
+ * anywhere. all_gather_list and all_to_all_list are one message each way for each pair of ranks,
+ * and are matched as messages are: they fail like messages whose counts or dtypes differ. No buffer
+ * that is received may overlap another, except that receive[rank] may be |send| in all_gather_list,
+ * and the same pointer as send[rank] in all_to_all_list. reduce_scatter_list is one keel_reduce for
+ * each rank, in the order of the ranks. |receive_counts| NULL: the same as |send_counts|. */
+KEEL_API keel_status keel_all_gather_list(keel_comm comm, const void* send, void* const* receive,
+                                          uint64_t count, keel_dtype dtype, keel_stream stream);
+KEEL_API keel_status keel_all_to_all_list(keel_comm comm, const void* const* send,
+                                          const uint64_t* send_counts, void* const* receive,
+                                          const uint64_t* receive_counts, keel_dtype dtype,
+                                          keel_stream stream);
+KEEL_API keel_status keel_reduce_scatter_list(keel_comm comm, const void* const* send,
+                                              void* receive, uint64_t count, keel_dtype dtype,
+                                              keel_reduction reduction, keel_stream stream);
+
 /* Messages from this rank to |peer| and back: the n-th send to a peer matches the peer's n-th
  * receive from this rank, of the same dtype and count. Analogue: ncclSend, ncclRecv. */
 KEEL_API keel_status keel_send(keel_comm comm, const void* send, uint64_t count, keel_dtype dtype,
@@ -715,10 +770,15 @@ KEEL_API keel_status keel_group_start(void);
 KEEL_API keel_status keel_group_end(void);
 
 /* Creates a reduction that multiplies this rank's data by |factor| before the sum: a value for
- * |reduction| above, valid for |comm| until |comm| is destroyed. Ranks may have different factors.
+ * |reduction| above, valid for |comm| until it is destroyed, at the latest with |comm|. Ranks may
+ * have different factors. A communicator has up to 65,536 at a time; KEEL_OUT_OF_RANGE beyond.
  * Analogue: ncclRedOpCreatePreMulSum. */
 KEEL_API keel_status keel_premul_sum_create(keel_comm comm, double factor,
                                             keel_reduction* out_reduction);
+/* Destroys the reduction for later calls; operations called before still use the factor, also those
+ * of an open group. KEEL_INVALID_ARGUMENT for a number that is none of |comm|, or no longer.
+ * Analogue: ncclRedOpDestroy. */
+KEEL_API keel_status keel_premul_sum_destroy(keel_comm comm, keel_reduction reduction);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <iterator>
 
+#include "backends/cpu/runtime/fork_memory.h"
 #include "backends/cpu/runtime/huge_pages.h"
 
 namespace keel::cpu {
@@ -45,7 +46,11 @@ std::unique_ptr<Arena> Arena::create(AddressSpace& space, uint64_t size) {
   if (ftruncate(fd, static_cast<off_t>(size)) == 0 &&
       fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
     if (const std::optional<Mapping> mapping = space.map(fd, size)) {
-      return std::unique_ptr<Arena>(new Arena(space, fd, *mapping));
+      if (add_fork_mapping(mapping->host, size, fd)) {
+        return std::unique_ptr<Arena>(new Arena(space, fd, *mapping));
+      }
+      space.unmap(*mapping);
+      errno = ENOMEM;
     }
   }
   const int error = errno;
@@ -55,6 +60,7 @@ std::unique_ptr<Arena> Arena::create(AddressSpace& space, uint64_t size) {
 }
 
 Arena::~Arena() {
+  remove_fork_mapping(mapping_.host);
   space_.unmap(mapping_);
   ::close(fd_);
 }

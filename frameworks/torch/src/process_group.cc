@@ -187,10 +187,6 @@ ProcessGroup::WorkPtr ProcessGroup::allreduce(Tensors& tensors,
   const BelowAutograd guard;
   const at::Tensor tensor = only(tensors, "all_reduce");
   const Type type = type_for_reductions(tensor.scalar_type(), options.reduceOp, "all_reduce");
-  if (is_bitwise(options.reduceOp)) {
-    return reduce_bitwise("keel:all_reduce", OpType::ALLREDUCE, tensor, options.reduceOp, -1,
-                          options.timeout);
-  }
   const keel_reduction op = reduction(options.reduceOp, tensor.scalar_type());
   const at::Tensor flat = flat_input(tensor);
   return run({OpType::ALLREDUCE,
@@ -210,7 +206,7 @@ ProcessGroup::WorkPtr ProcessGroup::allreduce_coalesced(
     Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
   const BelowAutograd guard;
   TORCH_CHECK(!tensors.empty(), "keel: all_reduce: an empty list of tensors");
-  bool are_alike = !is_bitwise(options.reduceOp);
+  bool are_alike = true;
   for (const at::Tensor& tensor : tensors) {
     check_tensor(tensor, "all_reduce");
     are_alike = are_alike && tensor.scalar_type() == tensors.front().scalar_type();
@@ -246,10 +242,6 @@ ProcessGroup::WorkPtr ProcessGroup::reduce(Tensors& tensors, const c10d::ReduceO
   const at::Tensor tensor = only(tensors, "reduce");
   const uint32_t root = check_root(options.rootRank, "reduce");
   const Type type = type_for_reductions(tensor.scalar_type(), options.reduceOp, "reduce");
-  if (is_bitwise(options.reduceOp)) {
-    return reduce_bitwise("keel:reduce", OpType::REDUCE, tensor, options.reduceOp,
-                          static_cast<int>(root), options.timeout);
-  }
   const keel_reduction op = reduction(options.reduceOp, tensor.scalar_type());
   const at::Tensor flat = flat_input(tensor);
   const bool is_root = static_cast<int>(root) == rank_;
@@ -263,32 +255,6 @@ ProcessGroup::WorkPtr ProcessGroup::reduce(Tensors& tensors, const c10d::ReduceO
                void* const data = flat.data_ptr();
                return keel_reduce(comm, data, is_root ? data : nullptr, count_of(flat, type),
                                   type.dtype, op, root, stream);
-             });
-}
-
-ProcessGroup::WorkPtr ProcessGroup::reduce_bitwise(const char* name, OpType type, at::Tensor tensor,
-                                                   const ReduceOp& op, int root,
-                                                   milliseconds timeout) {
-  const at::Tensor flat = flat_input(tensor);
-  const Type copied = type_for_copies(flat.scalar_type());
-  const at::Tensor all = at::empty({size_, flat.numel()}, flat.options());
-  std::function<void()> finish;
-  if (root < 0 || root == rank_) {
-    finish = [all, tensor, op] {
-      const BelowAutograd guard;
-      at::Tensor result = all[0];
-      for (int64_t rank = 1; rank < all.size(0); ++rank) {
-        if (op == ReduceOp::BAND) result.bitwise_and_(all[rank]);
-        if (op == ReduceOp::BOR) result.bitwise_or_(all[rank]);
-        if (op == ReduceOp::BXOR) result.bitwise_xor_(all[rank]);
-      }
-      tensor.copy_(result.view(tensor.sizes()));
-    };
-  }
-  return run({type, name, {flat, all}, {tensor}, timeout, finish},
-             [&](keel_comm comm, keel_stream stream) {
-               return keel_all_gather(comm, flat.data_ptr(), all.data_ptr(), count_of(flat, copied),
-                                      copied.dtype, stream);
              });
 }
 

@@ -93,9 +93,6 @@ class ProcessGroup : public c10d::Backend {
   WorkPtr run(Call call, const Lane::Enqueue& enqueue);
   WorkPtr note(WorkPtr work);
   WorkPtr combine(c10d::OpType type, const std::function<WorkPtr(size_t)>& part, size_t parts);
-  // The bitwise reductions, by a gather and a local loop. |root|: -1 for all ranks.
-  WorkPtr reduce_bitwise(const char* name, c10d::OpType type, at::Tensor tensor,
-                         const c10d::ReduceOp& op, int root, std::chrono::milliseconds timeout);
   uint32_t check_root(int64_t root, const char* name) const;
   uint64_t world() const { return static_cast<uint64_t>(size_); }
 

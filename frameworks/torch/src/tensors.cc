@@ -124,6 +124,12 @@ keel_reduction reduction_of(const ReduceOp& op, at::ScalarType type) {
       return KEEL_MIN;
     case ReduceOp::MAX:
       return KEEL_MAX;
+    case ReduceOp::BAND:
+      return KEEL_BAND;
+    case ReduceOp::BOR:
+      return KEEL_BOR;
+    case ReduceOp::BXOR:
+      return KEEL_BXOR;
     default:
       TORCH_CHECK(false, "keel: there is no reduction ", name_of(op));
   }

@@ -25,11 +25,10 @@ Type type_for_copies(at::ScalarType type);
 // for a type that Keel cannot reduce by |op|; |name|: of the operation, for the message.
 Type type_for_reductions(at::ScalarType type, const c10d::ReduceOp& op, const char* name);
 
-// Returns whether |op| is bitwise, which Keel's communicators do not reduce by.
+// Returns whether |op| is bitwise, for integers and bool alone.
 bool is_bitwise(const c10d::ReduceOp& op);
 
-// The reduction of keel.h for |op|, other than the bitwise ones and PREMUL_SUM. Sums of bool are
-// `or`, products `and`.
+// The reduction of keel.h for |op|, other than PREMUL_SUM. Sums of bool are `or`, products `and`.
 keel_reduction reduction_of(const c10d::ReduceOp& op, at::ScalarType type);
 
 // Throws unless |tensor| is a dense tensor of the CPU.
