@@ -11,6 +11,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "core/instance_name.h"
 #include "core/log.h"
 #include "core/passthrough_allocator.h"
 #include "core/profiler.h"
@@ -223,6 +224,8 @@ Status Runtime::load_plugin(const char* path, const keel_instance_settings* sett
 
 Status Runtime::add_backend(const char* path, const keel_instance_settings* settings,
                             const char* sha256, uint32_t* out_backend) {
+  NamedSettings named;
+  KEEL_RETURN_IF_ERROR(NamedSettings::read(settings, &named));
   PluginFile file;
   const Status opened = load_plugin_file(path, sha256, host(), &file);
   const std::string shown_path = opened.ok() ? file.path : (path == nullptr ? "" : path);
@@ -233,12 +236,15 @@ Status Runtime::add_backend(const char* path, const keel_instance_settings* sett
     return std::any_of(backends_.begin(), backends_.end(),
                        [&](const auto& other) { return other->name() == name; });
   };
-  std::string name = base_name;
+  if (!named.name().empty() && taken(named.name())) {
+    return failure(KEEL_ALREADY_EXISTS, "instance_name '{}' is another instance's", named.name());
+  }
+  std::string name = named.name().empty() ? base_name : named.name();
   for (int copy = 2; taken(name); ++copy) name = fmt::format("{}#{}", base_name, copy);
   auto backend = std::make_unique<Backend>(name, shown_path);
   Status status = opened;
   if (status.ok()) {
-    status = backend->load(file.plugin, settings, fork_memory_);
+    status = backend->load(file.plugin, named.rest(), fork_memory_);
   } else {
     backend->set_failed(status);
   }

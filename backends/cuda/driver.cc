@@ -17,22 +17,22 @@ std::string version_text(int version) {
 
 }  // namespace
 
-Driver& Driver::of(const std::string& folder) {
+Driver& Driver::of(const std::string& folder, const std::string& file) {
   // Never destroyed, like the libraries.
   static std::mutex& mutex = *new std::mutex;
   static auto& drivers = *new std::map<std::string, std::unique_ptr<Driver>>;
   const std::lock_guard lock(mutex);
-  std::unique_ptr<Driver>& driver = drivers[folder];
-  if (driver == nullptr) driver.reset(new Driver(folder));
+  std::unique_ptr<Driver>& driver = drivers[folder + "/" + file];
+  if (driver == nullptr) driver.reset(new Driver(folder, file));
   return *driver;
 }
 
-Driver::Driver(const std::string& folder) : nvml_(folder) {
-  if (!open(folder) || !start()) device_count_ = 0;
+Driver::Driver(const std::string& folder, const std::string& file) : nvml_(folder) {
+  if (!open(folder, file) || !start()) device_count_ = 0;
 }
 
-bool Driver::open(const std::string& folder) {
-  if (!library_.open(folder, {"libcuda.so.1"})) {
+bool Driver::open(const std::string& folder, const std::string& file) {
+  if (!library_.open(folder, {file.c_str()})) {
     reason_ = "no CUDA driver: " + library_.error();
     return false;
   }
@@ -43,7 +43,7 @@ bool Driver::open(const std::string& folder) {
     return false;
   }
   Dl_info info;
-  std::string path = "libcuda.so.1";
+  std::string path = file;
   if (dladdr(reinterpret_cast<void*>(get_version), &info) != 0 && info.dli_fname != nullptr) {
     path = info.dli_fname;
   }

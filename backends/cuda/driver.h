@@ -86,16 +86,17 @@ struct Functions {
 #undef KEEL_CUDA_MEMBER
 };
 
-// Initialised once per folder, for all instances, and never shut down: a driver leaves threads and
-// exit handlers behind. Immutable except for registrations, NVML and the set of logged warnings;
-// thread-safe.
+// Initialised once per folder and file, for all instances, and never shut down: a driver leaves
+// threads and exit handlers behind. Immutable except for registrations, NVML and the set of logged
+// warnings; thread-safe.
 class Driver {
  public:
   // The oldest supported version; all functions that the plugin requires exist since then.
   static constexpr int kOldest = 12000;
 
-  // |folder| contains libcuda.so.1; if empty, the dynamic loader searches.
-  static Driver& of(const std::string& folder);
+  // |folder| contains the driver |file|, as a rule libcuda.so.1; if empty, the dynamic loader
+  // searches.
+  static Driver& of(const std::string& folder, const std::string& file);
 
   int device_count() const { return device_count_; }
   // 12080 means CUDA 12.8.
@@ -116,9 +117,9 @@ class Driver {
   std::string text_of(const char* call, CUresult result) const;
 
  private:
-  explicit Driver(const std::string& folder);
+  Driver(const std::string& folder, const std::string& file);
   // Returns false and sets the reason if a step fails.
-  bool open(const std::string& folder);
+  bool open(const std::string& folder, const std::string& file);
   bool start();
 
   kit::VendorLibrary library_;

@@ -35,6 +35,7 @@ keel_status Instance::create(const keel_instance_settings* settings,
   std::optional<std::string> folder = environment("KEEL_CUDA_LIBRARY_FOLDER");
   std::optional<std::string> nccl = environment("KEEL_NCCL_LIBRARY_FOLDER");
   std::optional<std::string> cublaslt = environment("KEEL_CUBLASLT_LIBRARY_FOLDER");
+  std::string file = "libcuda.so.1";
   NcclSettings told_nccl;
   keel_status status = told_nccl.read_environment();
   if (status != KEEL_OK) return status;
@@ -43,6 +44,12 @@ keel_status Instance::create(const keel_instance_settings* settings,
     const std::string_view key = settings->keys[i];
     if (key == "library_folder") {
       folder = settings->values[i];
+    } else if (key == "driver_file") {
+      file = settings->values[i];
+      if (file.empty() || file.find('/') != std::string::npos) {
+        return kit::fail(KEEL_INVALID_ARGUMENT, "cuda: driver_file '%s' is no file name",
+                         settings->values[i]);
+      }
     } else if (key == "nccl_folder") {
       nccl = settings->values[i];
     } else if (key == "cublaslt_folder") {
@@ -58,7 +65,7 @@ keel_status Instance::create(const keel_instance_settings* settings,
   std::string drivers = folder.value_or("");
   LibrarySettings libraries = {nccl.value_or(drivers), cublaslt.value_or(drivers),
                                std::move(told_nccl)};
-  out_instance->reset(new Instance(std::move(drivers), std::move(libraries)));
+  out_instance->reset(new Instance(std::move(drivers), std::move(file), std::move(libraries)));
   return KEEL_OK;
 }
 

@@ -42,6 +42,7 @@
 // operators, and core runs the CPU's on staged copies.
 //
 // Settings: "library_folder", the folder of libcuda.so.1; default KEEL_CUDA_LIBRARY_FOLDER.
+// "driver_file", the name of the driver's file there; default libcuda.so.1.
 // "nccl_folder", the folder of libnccl.so.2; default KEEL_NCCL_LIBRARY_FOLDER, else the driver's
 // folder setting. "cublaslt_folder", the folder of libcublasLt.so; default
 // KEEL_CUBLASLT_LIBRARY_FOLDER, else the driver's folder setting. "nccl_cga_cluster_size",

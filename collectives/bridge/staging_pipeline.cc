@@ -163,9 +163,16 @@ Status StagingPipeline::await_delivered(uint64_t round, WaitContext& wait_contex
 Status StagingPipeline::Way::begin(Stream& stream, uint64_t round, uint32_t count, uint64_t bytes) {
   Window& window = windows_[round % count];
   const Device& device = stream.device();
-  if (measured_ >= kMeasured || bytes < kLeastBytes || window.begun || window.done ||
-      !device.has(KEEL_CAPABILITY_TIMING) ||
+  if (measured_ >= kMeasured || bytes < kLeastBytes || window.begun || window.done) return {};
+  if (!device.has(KEEL_CAPABILITY_TIMING) ||
       !KEEL_HAS(keel_stream_table, device.stream_table(), event_elapsed)) {
+    // The time of a copy behind others would include theirs.
+    const bool is_alone = std::none_of(windows_.begin(), windows_.end(),
+                                       [](const Window& other) { return !!other.done; });
+    if (is_alone) {
+      window.bytes = 0;
+      window.begun_at = std::chrono::steady_clock::now();
+    }
     return {};
   }
   window.bytes = 0;
@@ -190,6 +197,10 @@ Status StagingPipeline::Way::await(uint64_t round, uint32_t count, WaitContext& 
   Window& window = windows_[round % count];
   if (window.done) KEEL_RETURN_IF_ERROR(wait_context.wait(window.done));
   if (window.begun) measure(window);
+  if (window.done && window.begun_at != std::chrono::steady_clock::time_point()) {
+    const auto elapsed = std::chrono::steady_clock::now() - window.begun_at;
+    add_rate(window.bytes, static_cast<uint64_t>(std::chrono::nanoseconds(elapsed).count()));
+  }
   window = {};
   return {};
 }
@@ -208,10 +219,15 @@ void StagingPipeline::Way::measure(const Window& window) {
                         .ok()) {
     return;
   }
+  add_rate(window.bytes, elapsed);
+}
+
+void StagingPipeline::Way::add_rate(uint64_t bytes, uint64_t elapsed_ns) {
   // The rate has been published: ignore windows that began before the last measurement.
   if (measured_ >= kMeasured) return;
-  // Keep the fastest rate: the first copy of a row includes the latency.
-  if (elapsed != 0) rate_ = std::max(rate_, static_cast<double>(window.bytes) / elapsed);
+  // Keep the fastest rate: the first copy of a row includes the latency, and the host may notice
+  // the end of a copy late.
+  if (elapsed_ns != 0) rate_ = std::max(rate_, static_cast<double>(bytes) / elapsed_ns);
   ++measured_;
 }
 

@@ -5,6 +5,7 @@
 #define KEEL_COLLECTIVES_BRIDGE_STAGING_PIPELINE_H_
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 
 #include "collectives/bootstrap/identity.h"
@@ -82,9 +83,10 @@ class StagingPipeline {
   void settle();
 
   const Traffic& traffic() const { return traffic_; }
-  // Copy rates measured with the device's event timers; 0 while unknown, or if the device has no
-  // timers. Measured over the first 8 windows only and constant afterwards, because a plan that all
-  // ranks derive from the rates should not change with every operation.
+  // Copy rates; 0 while unknown. Measured with the device's event timers, or by the host's clock if
+  // the device has none: then only from copies that had the direction to themselves. Measured over
+  // the first 8 windows only and constant afterwards, because a plan that all ranks derive from the
+  // rates should not change with every operation.
   double out_rate() const { return leaving_.rate(); }  // GB/s, device to host
   double in_rate() const { return entering_.rate(); }
 
@@ -107,11 +109,13 @@ class StagingPipeline {
     static constexpr uint64_t kLeastBytes = 64 << 10;
 
     struct Window {
-      Ref<EventRecord> begun;  // set if the window is measured
+      Ref<EventRecord> begun;  // set if the window is measured by the device
+      std::chrono::steady_clock::time_point begun_at;  // set if it is measured by the host
       Ref<EventRecord> done;
       uint64_t bytes = 0;
     };
     void measure(const Window& window);
+    void add_rate(uint64_t bytes, uint64_t elapsed_ns);
 
     std::array<Window, ChunkPlan::kMostWindows> windows_;
     bool has_untold_ = false;  // a running copy has no event behind it

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keel on Kunlun XPUs through XRE, the vendor's runtime, and BKCL, its collectives library, both
+// opened at run time.
+//
+// Mapping of the slots (docs/abi-coverage.md lists the calls; docs/vendors/kunlun.md states what no
+// chip has confirmed):
+//
+// Devices are XRE's visible ones, in XRE's order; XPU_VISIBLE_DEVICES applies. Each call makes its
+// device current on the calling thread and restores the one before.
+//
+// Memory: xpu_malloc in main memory, xpu_host_alloc. Host memory is registered for copies alone.
+// XRE reports no free memory.
+//
+// Streams: copies by xpu_memcpy_async. An XRE without that function copies by xpu_memcpy once the
+// stream is idle: the device then does not claim KEEL_CAPABILITY_ASYNC. XRE has no fill, no
+// synchronisation of a device, no priorities, no peer copies on a stream and no times of events:
+// those slots are NULL, and core fills from pinned memory.
+//
+// Events: XRE's wait for an event has no deadline, and its query is in no published header. A
+// thread for each stream waits instead, from the first question on: see StreamWaiter. Waits with a
+// deadline and notifications come from that thread.
+//
+// Failures. XRE documents no way to continue after failed work: Keel reports KEEL_DEVICE_LOST with
+// XRE's error, and the device stays lost in this process.
+//
+// Collectives: BKCL, where its library fits the bkcl.h that this plugin was compiled with. Without
+// BKCL the capability is not reported, and the table returns the reason. Types that BKCL lacks,
+// averages and pre-multiplied sums take Keel's own path.
+//
+// Operators and kernels: none. XDNN is a C++ interface, and the values that XRE's kernel objects
+// need are written by the vendor's compiler alone. Core runs the CPU's operators on staged copies.
+//
+// Settings: "library_folder", the folder of libxpurt.so; default KEEL_KUNLUN_LIBRARY_FOLDER.
+// "bkcl_folder", the folder of libbkcl.so; default KEEL_BKCL_LIBRARY_FOLDER, else the former.
+#include <keel/abi.h>
+
+#include <algorithm>
+#include <cstring>
+#include <keel/plugin_kit.hpp>
+#include <memory>
+
+#include "backends/kunlun/ccl_table.h"
+#include "backends/kunlun/device.h"
+#include "backends/kunlun/event.h"
+#include "backends/kunlun/instance.h"
+#include "backends/kunlun/stream.h"
+
+namespace keel::kunlun {
+namespace {
+
+Instance& object(keel_plugin_instance* handle) {
+  return *reinterpret_cast<Instance*>(handle);
+}
+Device& object(keel_plugin_device* handle) {
+  return *reinterpret_cast<Device*>(handle);
+}
+Stream& object(keel_plugin_stream* handle) {
+  return *reinterpret_cast<Stream*>(handle);
+}
+Event& object(keel_plugin_event* handle) {
+  return *reinterpret_cast<Event*>(handle);
+}
+
+// Passes ownership of |made| to core if |status| is KEEL_OK.
+template <typename Object, typename Handle>
+keel_status give(keel_status status, std::unique_ptr<Object>* made, Handle** out_handle) {
+  if (status == KEEL_OK) *out_handle = reinterpret_cast<Handle*>(made->release());
+  return status;
+}
+
+// ---- instance and device -------------------------------------------------------
+
+keel_status create_instance(const keel_instance_settings* settings,
+                            keel_plugin_instance** out_instance) {
+  return kit::guard([&] {
+    if (settings != nullptr) {
+      const keel_status known = kit::check_extensions(settings->header.next);
+      if (known != KEEL_OK) return known;
+    }
+    std::unique_ptr<Instance> instance;
+    return give(Instance::create(settings, &instance), &instance, out_instance);
+  });
+}
+
+void destroy_instance(keel_plugin_instance* instance) {
+  delete &object(instance);
+}
+
+keel_status device_count(keel_plugin_instance* instance, uint32_t* out_count) {
+  return kit::guard([&] {
+    const Runtime& runtime = object(instance).runtime();
+    *out_count = static_cast<uint32_t>(runtime.devices().size());
+    if (*out_count != 0) return keel_status{KEEL_OK};
+    return kit::fail(KEEL_OK, "%s", runtime.reason().c_str());
+  });
+}
+
+keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
+                        keel_device_info* out_info) {
+  return kit::guard([&] {
+    keel_device_info info = {};
+    const keel_status status = object(instance).describe(ordinal, &info);
+    // |out_info| may be an older, shorter version.
+    info.header = out_info->header;
+    if (status == KEEL_OK) {
+      std::memcpy(out_info, &info, std::min<size_t>(info.header.size, sizeof(info)));
+    }
+    return status;
+  });
+}
+
+keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
+                        keel_plugin_device** out_device) {
+  return kit::guard([&] {
+    std::unique_ptr<Device> device;
+    const Instance& from = object(instance);
+    return give(Device::open(from.runtime(), ordinal, from.bkcl_folder(), &device), &device,
+                out_device);
+  });
+}
+
+void device_close(keel_plugin_device* device) {
+  delete &object(device);
+}
+
+keel_status device_health(keel_plugin_device* device, keel_device_health* out_health) {
+  return kit::guard([&] { return object(device).health(out_health); });
+}
+
+keel_status device_native_handle(keel_plugin_device* device, uint32_t which, void** out_handle) {
+  if (which != 0) {
+    return kit::fail(KEEL_UNSUPPORTED, "kunlun: no native handle %u: 0, XRE's number of the device",
+                     which);
+  }
+  *out_handle = reinterpret_cast<void*>(static_cast<intptr_t>(object(device).number()));
+  return KEEL_OK;
+}
+
+constexpr keel_device_table kDeviceTable = {
+    .header = kit::header<keel_device_table>(KEEL_STRUCT_DEVICE_TABLE),
+    .count = device_count,
+    .info = device_info,
+    .open = device_open,
+    .close = device_close,
+    .memory_info = nullptr,
+    .health = device_health,
+    .native_handle = device_native_handle,
+};
+
+// ---- memory --------------------------------------------------------------------
+
+keel_status memory_alloc(keel_plugin_device* device, keel_memory_kind kind, uint64_t size,
+                         uint32_t /*usage*/, void** out_pointer) {
+  return kit::guard([&] { return object(device).alloc(kind, size, out_pointer); });
+}
+
+keel_status memory_free(keel_plugin_device* device, keel_memory_kind kind, void* pointer) {
+  return kit::guard([&] { return object(device).free(kind, pointer); });
+}
+
+keel_status host_register(keel_plugin_device* device, void* pointer, uint64_t size,
+                          void** out_device_pointer) {
+  return kit::guard(
+      [&] { return object(device).host_register(pointer, size, out_device_pointer); });
+}
+
+keel_status host_unregister(keel_plugin_device* device, void* pointer) {
+  return kit::guard([&] { return object(device).host_unregister(pointer); });
+}
+
+constexpr keel_memory_table kMemoryTable = {
+    .header = kit::header<keel_memory_table>(KEEL_STRUCT_MEMORY_TABLE),
+    .alloc = memory_alloc,
+    .free = memory_free,
+    .alloc_on_stream = nullptr,
+    .free_on_stream = nullptr,
+    .host_register = host_register,
+    .host_unregister = host_unregister,
+    .host_alias = nullptr,
+    .export_memory = nullptr,
+    .import_memory = nullptr,
+    .close_import = nullptr,
+    .peer_enable = nullptr,
+};
+
+// ---- streams and events ----------------------------------------------------------
+
+keel_status stream_create(keel_plugin_device* device, int32_t /*priority*/,
+                          keel_plugin_stream** out_stream) {
+  return kit::guard([&] {
+    std::unique_ptr<Stream> stream;
+    return give(Stream::create(object(device), &stream), &stream, out_stream);
+  });
+}
+
+void stream_destroy(keel_plugin_stream* stream) {
+  delete &object(stream);
+}
+
+keel_status stream_wrap(keel_plugin_device* device, void* native, keel_plugin_stream** out_stream) {
+  return kit::guard([&] {
+    std::unique_ptr<Stream> stream;
+    return give(Stream::wrap(object(device), native, &stream), &stream, out_stream);
+  });
+}
+
+keel_status stream_unwrap(keel_plugin_stream* stream, void** out_native) {
+  *out_native = object(stream).native();
+  return KEEL_OK;
+}
+
+keel_status stream_copy(keel_plugin_stream* stream, keel_copy_kind kind, void* destination,
+                        const void* source, uint64_t size) {
+  return kit::guard([&] { return object(stream).copy(kind, destination, source, size); });
+}
+
+keel_status event_create(keel_plugin_device* device, uint32_t flags,
+                         keel_plugin_event** out_event) {
+  return kit::guard([&] {
+    if ((flags & KEEL_EVENT_TIMING) != 0) {
+      return kit::fail(KEEL_UNSUPPORTED, "kunlun: XRE's events have no times");
+    }
+    std::unique_ptr<Event> event;
+    return give(Event::create(object(device), &event), &event, out_event);
+  });
+}
+
+void event_destroy(keel_plugin_event* event) {
+  delete &object(event);
+}
+
+keel_status event_record(keel_plugin_event* event, keel_plugin_stream* stream) {
+  return kit::guard([&] { return object(event).record(object(stream)); });
+}
+
+keel_status event_query(keel_plugin_event* event) {
+  return kit::guard([&] { return object(event).query(); });
+}
+
+keel_status event_wait(keel_plugin_event* event, int64_t timeout_ns) {
+  return kit::guard([&] { return object(event).wait(timeout_ns); });
+}
+
+keel_status event_notify(keel_plugin_event* event, keel_notify_fn fn, void* user) {
+  return kit::guard([&] {
+    object(event).notify(fn, user);
+    return keel_status{KEEL_OK};
+  });
+}
+
+keel_status stream_wait_event(keel_plugin_stream* stream, keel_plugin_event* event) {
+  return kit::guard([&] { return object(event).hold_back(object(stream)); });
+}
+
+constexpr keel_stream_table kStreamTable = {
+    .header = kit::header<keel_stream_table>(KEEL_STRUCT_STREAM_TABLE),
+    .create = stream_create,
+    .destroy = stream_destroy,
+    .wrap = stream_wrap,
+    .unwrap = stream_unwrap,
+    .query = nullptr,
+    .synchronize = nullptr,
+    .copy = stream_copy,
+    .copy_peer = nullptr,
+    .fill = nullptr,
+    .gate_create = nullptr,
+    .gate_destroy = nullptr,
+    .gate_open = nullptr,
+    .stream_wait_gate = nullptr,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_query = event_query,
+    .event_wait = event_wait,
+    .event_notify = event_notify,
+    .stream_wait_event = stream_wait_event,
+    .event_elapsed = nullptr,
+};
+
+// ---- the plugin ----------------------------------------------------------------------
+
+const keel_plugin kPlugin = {
+    .header = kit::header<keel_plugin>(KEEL_STRUCT_PLUGIN),
+    .abi_major = KEEL_ABI_MAJOR,
+    .reserved = 0,
+    .name = "kunlun",
+    .vendor = "Keel",
+    .version = KEEL_KUNLUN_VERSION,
+    .create_instance = create_instance,
+    .destroy_instance = destroy_instance,
+    .device = &kDeviceTable,
+    .memory = &kMemoryTable,
+    .stream = &kStreamTable,
+    .kernel = nullptr,
+    .op = nullptr,
+    .ccl = &kCclTable,
+};
+
+}  // namespace
+}  // namespace keel::kunlun
+
+extern "C" KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
+                                                        const keel_plugin** out_plugin) {
+  if (host == nullptr || out_plugin == nullptr) return KEEL_INVALID_ARGUMENT;
+  keel::kit::g_host = host;
+  *out_plugin = &keel::kunlun::kPlugin;
+  return KEEL_OK;
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// One communicator over the CPU, a Vulkan device and emulated chips of each vendor: the vendors'
+// libraries run inside their islands, and Keel's bridge between. In one process, and with a process
+// for each rank.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "collectives/bootstrap/testing/child_process.h"
+#include "collectives/bootstrap/testing/scripted_rank.h"
+#include "collectives/testing/device_ranks.h"
+
+namespace {
+
+using namespace keel::testing;  // NOLINT: the fixture's
+
+// A vendor whose libraries are here over the emulated chip.
+struct Make {
+  const char* plugin;
+  const char* runtime;   // the file by which it is recognised
+  const char* library;   // as keel_comm_explain names it
+  const char* settings;  // the variable that configures its chips
+};
+constexpr Make kMakes[] = {
+    {"ascend", "libascendcl.so", "HCCL", "KEEL_EMULATED_ASCEND"},
+    {"cuda", "libcuda.so.1", "NCCL", "KEEL_EMULATED_CUDA"},
+    {"kunlun", "libxpurt.so", "BKCL", "KEEL_EMULATED_XRE"},
+};
+
+std::string folder_of(const Make& make) {
+  return std::string(KEEL_EMULATED_FOLDER) + "/" + make.plugin;
+}
+
+std::vector<Make> makes_here() {
+  std::vector<Make> here;
+  for (const Make& make : kMakes) {
+    setenv(make.settings, "devices=2 memory_mib=64", 1);
+    if (std::filesystem::exists(folder_of(make) + "/" + make.runtime) &&
+        std::filesystem::exists(plugin_path(make.plugin))) {
+      here.push_back(make);
+    }
+  }
+  return here;
+}
+
+// ---- in one process --------------------------------------------------------------
+
+class FiveMakesTest : public DeviceRanks {
+ protected:
+  // "cpu:0", "vulkan:0" if there is one, and two chips of each make.
+  void SetUp() override {
+    DeviceRanks::SetUp();
+    all_.push_back(load("cpu").at(0));
+    if (std::filesystem::exists(plugin_path("vulkan"))) {
+      const std::vector<keel_device> vulkan = load("vulkan");
+      if (!vulkan.empty()) all_.push_back(vulkan[0]);
+    }
+    for (const Make& make : makes_here()) {
+      const std::vector<keel_device> chips =
+          load(make.plugin, {{"library_folder", folder_of(make)}});
+      ASSERT_EQ(chips.size(), 2u) << make.plugin;
+      all_.insert(all_.end(), chips.begin(), chips.end());
+    }
+    ASSERT_GE(all_.size(), 3u);
+  }
+
+  std::vector<keel_device> all_;
+};
+
+TEST_F(FiveMakesTest, EveryCollectiveWithAnIslandOfEachMake) {
+  make_ranks(all_);
+  for (const Make& make : makes_here()) {
+    const std::string text = explained();
+    EXPECT_NE(text.find(std::string(R"("library": ")") + make.library), std::string::npos)
+        << "no island of " << make.library << " in " << text;
+  }
+  for (uint32_t number = 0; number < kOperations; ++number) {
+    for (const uint64_t count : {1, 20'001}) {
+      run(scenario(static_cast<Operation>(number), KEEL_FLOAT32, count));
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_F(FiveMakesTest, EveryDtypeAndReduction) {
+  make_ranks(all_);
+  for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
+    for (keel_reduction reduction = 0; reduction < KEEL_REDUCTION_COUNT; ++reduction) {
+      Case made = scenario(Operation::kAllReduce, dtype, 4000 + dtype);
+      made.reduction = reduction;
+      run(made);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// Any order of the ranks, and islands of one: each rank holds the same bits, whatever rounds.
+TEST_F(FiveMakesTest, AnyInterleavingHoldsTheSameBits) {
+  Random random(5);
+  for (int round = 0; round < 4; ++round) {
+    std::vector<keel_device> order = all_;
+    for (size_t i = order.size(); i > 1; --i) {
+      std::swap(order[i - 1], order[random.below(static_cast<uint32_t>(i))]);
+    }
+    // A make loses one of its two chips, and is an island of one.
+    if (round % 2 == 1) order.pop_back();
+    make_ranks(order);
+    expect_same_bits(30'011);
+    run(scenario(Operation::kAllToAll, KEEL_INT32, 1000));
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(FiveMakesTest, AnUrgentSumBesideALargeOne) {
+  make_ranks(all_);
+  std::vector<keel_comm> urgent(world());
+  std::vector<keel_stream> streams(world());
+  auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+  options.timeout_ns = kTestTimeout;
+  options.priority = KEEL_COMM_URGENT;
+  ASSERT_KEEL_OK(keel_comm_init_all(devices_.data(), world(), &options, urgent.data()));
+  enqueue(500'000);
+  std::vector<void*> memory(world());
+  for (uint32_t rank = 0; rank < world(); ++rank) {
+    ASSERT_KEEL_OK(keel_stream_create(devices_[rank], 0, &streams[rank]));
+    memory[rank] = alloc_filled(devices_[rank], std::vector<uint32_t>(64, rank));
+    ASSERT_KEEL_OK(keel_all_reduce(urgent[rank], memory[rank], memory[rank], 64, KEEL_INT32,
+                                   KEEL_SUM, streams[rank]));
+  }
+  for (uint32_t rank = 0; rank < world(); ++rank) {
+    ASSERT_KEEL_OK(keel_stream_synchronize(streams[rank], kTestTimeout));
+    EXPECT_EQ(read(devices_[rank], memory[rank], 64),
+              std::vector<uint32_t>(64, world() * (world() - 1) / 2));
+    EXPECT_KEEL_OK(keel_stream_synchronize(streams_[rank], kTestTimeout));
+    EXPECT_KEEL_OK(keel_free(devices_[rank], memory[rank]));
+    EXPECT_KEEL_OK(keel_comm_destroy(urgent[rank]));
+    EXPECT_KEEL_OK(keel_stream_destroy(streams[rank]));
+  }
+}
+
+// ---- a process for each rank -----------------------------------------------------
+
+// Obeys the commands of the test with one rank.
+class ProcessRank {
+ public:
+  ProcessRank(uint32_t rank, uint32_t world, keel_device device)
+      : rank_(rank), world_(world), device_(device) {
+    keel_stream_create(device_, 0, &stream_);
+    keel_alloc(device_, KEEL_MEMORY_DEVICE, kCount * sizeof(float), &data_);
+  }
+  ~ProcessRank() {
+    keel_stream_destroy(stream_);
+    keel_free(device_, data_);
+  }
+  ProcessRank(const ProcessRank&) = delete;
+  ProcessRank& operator=(const ProcessRank&) = delete;
+
+  keel_status obey(const std::string& command) {
+    if (command == "join") return keel_comm_init_env(device_, nullptr, &comm_);
+    if (command == "everything") return run_everything();
+    if (command == "all_reduce") {
+      return keel_all_reduce(comm_, data_, data_, kCount, KEEL_FLOAT32, KEEL_MAX, stream_);
+    }
+    if (command == "synchronize") return keel_stream_synchronize(stream_, KEEL_TIMEOUT_DEFAULT);
+    if (command == "destroy") return keel_comm_destroy(comm_);
+    return KEEL_INTERNAL;
+  }
+
+ private:
+  static constexpr uint64_t kCount = 50'000;
+
+  // Says the checks that fail, and whether a library took part in the sum.
+  keel_status run_everything() {
+    std::string problems;
+    for (uint32_t number = 0; number < kOperations; ++number) {
+      Case scenario;
+      scenario.operation = static_cast<Operation>(number);
+      scenario.world = world_;
+      scenario.dtype = KEEL_FLOAT32;
+      scenario.count = 6000 + number;
+      scenario.seed = number;
+      scenario.in_place = number % 2 == 0;
+      const std::string problem =
+          run_case(Reference(scenario, rank_), rank_, device_, comm_, stream_);
+      if (!problem.empty()) problems += " " + problem;
+    }
+    auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
+    keel_comm_stats_get(comm_, &stats);
+    say("problems:" + problems + (stats.native_operations != 0 ? " native" : ""));
+    return KEEL_OK;
+  }
+
+  const uint32_t rank_;
+  const uint32_t world_;
+  const keel_device device_;
+  keel_stream stream_ = {};
+  keel_comm comm_ = {};
+  void* data_ = nullptr;
+};
+
+// Arguments: rank, world, rendezvous, the device's name.
+int run_worker(const std::vector<std::string>& arguments) {
+  enter_job(arguments[0], arguments[1], arguments[2]);
+  const std::string plugin = arguments[3].substr(0, arguments[3].find(':'));
+  for (const Make& make : makes_here()) {
+    std::string variable = make.plugin;
+    std::transform(variable.begin(), variable.end(), variable.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    setenv(("KEEL_" + variable + "_LIBRARY_FOLDER").c_str(), folder_of(make).c_str(), 1);
+  }
+  auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+  init.default_timeout_ns = 100 * kSecond;
+  const std::string backends = plugin == "cpu" ? plugin : "cpu," + plugin;
+  init.backends = backends.c_str();
+  keel_device device = {};
+  const bool is_ready =
+      keel_init(&init) == KEEL_OK && keel_device_find(arguments[3].c_str(), &device) == KEEL_OK;
+  say(is_ready ? "ready" : std::string("no device: ") + keel_last_error());
+  if (!is_ready) return 1;
+  {
+    ProcessRank rank(static_cast<uint32_t>(std::stoul(arguments[0])),
+                     static_cast<uint32_t>(std::stoul(arguments[1])), device);
+    answer_commands([&](const std::string& command) { return rank.obey(command); });
+  }
+  return keel_shutdown() == KEEL_OK ? 0 : 2;
+}
+
+// Processes with one rank each, on the given devices, after the rendezvous.
+class Job {
+ public:
+  explicit Job(const std::vector<std::string>& devices) {
+    static int jobs = 0;
+    const std::string rendezvous =
+        "five-makes-" + std::to_string(getpid()) + "-" + std::to_string(++jobs);
+    for (size_t rank = 0; rank < devices.size(); ++rank) {
+      ranks_.emplace_back(
+          "rank", std::vector<std::string>{std::to_string(rank), std::to_string(devices.size()),
+                                           rendezvous, devices[rank]});
+    }
+    for (ChildProcess& each : ranks_) EXPECT_EQ(each.read_line(), "ready");
+    expect_all("join", "KEEL_OK");
+  }
+  ChildProcess& operator[](size_t rank) { return ranks_[rank]; }
+  size_t size() const { return ranks_.size(); }
+  void tell(const std::string& command) {
+    for (ChildProcess& each : ranks_) each.write_line(command);
+  }
+  void expect_all(const std::string& command, const std::string& answer) {
+    tell(command);
+    for (ChildProcess& each : ranks_) EXPECT_EQ(each.read_line(), answer) << command;
+  }
+  void end() {
+    expect_all("destroy", "KEEL_OK");
+    tell("");
+    for (ChildProcess& each : ranks_) EXPECT_EQ(each.wait(), 0);
+  }
+
+ private:
+  std::vector<ChildProcess> ranks_;
+};
+
+// The first chips of all makes, then the second ones: no island's ranks are neighbours.
+std::vector<std::string> devices_of_all() {
+  std::vector<std::string> devices = {"cpu:0"};
+  for (const char* const ordinal : {":0", ":1"}) {
+    for (const Make& make : makes_here()) devices.push_back(make.plugin + std::string(ordinal));
+  }
+  return devices;
+}
+
+TEST(FiveMakesProcessesTest, EveryCollective) {
+  Job job(devices_of_all());
+  job.tell("everything");
+  for (size_t rank = 0; rank < job.size(); ++rank) {
+    const std::string said = job[rank].read_line();
+    EXPECT_EQ(said, "problems: native") << "rank " << rank;
+    EXPECT_EQ(job[rank].read_line(), "KEEL_OK");
+  }
+  job.end();
+}
+
+TEST(FiveMakesProcessesTest, AKilledRankIsNamed) {
+  const std::vector<std::string> devices = devices_of_all();
+  Job job(devices);
+  const size_t killed = job.size() - 1;
+  for (size_t rank = 0; rank < killed; ++rank) {
+    job[rank].write_line("all_reduce");
+    EXPECT_EQ(job[rank].read_line(), "KEEL_OK");
+  }
+  job[killed].kill();
+  for (size_t rank = 0; rank < killed; ++rank) {
+    job[rank].write_line("synchronize");
+    const std::string said = job[rank].read_line();
+    EXPECT_SAYS("KEEL_RANK_FAILED", said);
+    EXPECT_SAYS("rank " + std::to_string(killed) + " (" + devices[killed], said);
+  }
+}
+
+}  // namespace
+
+const std::map<std::string, keel::testing::Worker>& keel::testing::workers() {
+  static const std::map<std::string, Worker> all = {{"rank", run_worker}};
+  return all;
+}
