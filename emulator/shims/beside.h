@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the runtime shim of a vendor, owner of the chips and streams, for the shims of the vendor's
-// further libraries.
+// For shims of several libraries of one vendor: finds the runtime shim, owner of the chips and
+// streams, for the further libraries; ends the process where the vendor's libraries define nothing.
 #ifndef KEEL_EMULATOR_SHIMS_BESIDE_H_
 #define KEEL_EMULATOR_SHIMS_BESIDE_H_
 
 #include <dlfcn.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -27,6 +29,13 @@ bool find_beside(void* library, const char* name, Function** out_function) {
   void* const address = library == nullptr ? nullptr : dlsym(library, name);
   std::memcpy(out_function, &address, sizeof(address));
   return address != nullptr;
+}
+
+// Ends the process with a sentence: the real library leaves the situation undefined.
+[[noreturn]] inline void undefined(const char* call, const char* why) {
+  std::fprintf(stderr, "keel: emulated library: %s: %s; the real one does not define this\n", call,
+               why);
+  std::abort();
 }
 
 }  // namespace keel::emulator
