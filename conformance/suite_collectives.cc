@@ -14,6 +14,7 @@
 #include "conformance/collective_ranks.h"
 #include "conformance/collective_values.h"
 #include "conformance/harness.h"
+#include "conformance/table_ranks.h"
 
 namespace keel::conformance {
 
@@ -344,9 +345,12 @@ void bad_arguments(const Context& context) {
   ranks.synchronize();
 }
 
-// All ranks must return after an abort, and the devices and their library must still work.
+// All ranks must return after an abort, and the devices and their library must still work. Where the
+// library has no abort, a device may be lost instead, and the case ends.
 void abort_ends_all(const Context& context) {
   constexpr uint64_t kCount = 4 << 20;
+  const keel_ccl_table& table = ccl_table_of(context);
+  const bool can_abort = observe(KEEL_HAS(keel_ccl_table, &table, abort)) != 0;
   {
     const Ranks ranks(context);
     const std::vector<Buffer> memory = allocate(ranks, kCount * 4);
@@ -358,11 +362,15 @@ void abort_ends_all(const Context& context) {
     }
     const std::vector<keel_status> statuses = ranks.statuses();
     if (aborting.joinable()) aborting.join();
+    bool is_lost = false;
     for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
-      check(statuses[rank] == KEEL_OK || statuses[rank] == KEEL_ABORTED,
+      const bool gave_up = !can_abort && statuses[rank] == KEEL_DEVICE_LOST;
+      is_lost |= gave_up;
+      check(gave_up || statuses[rank] == KEEL_OK || statuses[rank] == KEEL_ABORTED,
             fmt::format("rank {} ended with {} after an abort", rank,
                         keel_status_name(statuses[rank])));
     }
+    if (is_lost) return;
     ranks.recover();
   }
   is_used(context);
@@ -396,6 +404,7 @@ void add_collectives_cases(const Environment&, std::vector<Case>* cases) {
   add("mismatch", mismatch_is_no_success);
   add("bad_arguments", bad_arguments);
   add("abort", abort_ends_all);
+  cases->back().alone = true;  // may lose the device
   add("deadline", missing_rank);
   for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
     const std::string name = kit::dtype_name(dtype);
