@@ -60,7 +60,15 @@ View Temporaries::take(aclDataType type, const View& like, uint64_t element_byte
   return view;
 }
 
+bool is_empty(const keel_op_call& call) {
+  for (uint32_t i = 0; i < call.output_count; ++i) {
+    if (kit::element_count(*call.outputs[i]) != 0) return false;
+  }
+  return true;
+}
+
 bool are_plain(const keel_op_call& call) {
+  if (is_empty(call)) return true;
   const auto is_plain = [](const keel_tensor& tensor) {
     if (type_of(tensor.dtype) == ACL_DT_UNDEFINED) return false;
     for (uint32_t axis = 0; axis < tensor.rank; ++axis) {

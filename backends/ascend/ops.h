@@ -74,8 +74,10 @@ inline const keel_tensor& output(const keel_op_call& call, uint32_t index) {
 inline bool has_input(const keel_op_call& call, uint32_t index) {
   return index < call.input_count && call.inputs[index] != nullptr;
 }
-// Whether all tensors have elements, types of ACL and no stride of 0: the vendor's documents
-// promise strided tensors, but do not mention broadcasts by stride.
+// Whether no output has an element, so that there is nothing to run.
+bool is_empty(const keel_op_call& call);
+// Whether the call is empty, or all tensors have elements, types of ACL and no stride of 0: the
+// vendor's documents promise strided tensors, but do not mention broadcasts by stride.
 bool are_plain(const keel_op_call& call);
 bool is_16_bit(keel_dtype dtype);
 inline bool is_float32(const keel_tensor& tensor) {

@@ -27,6 +27,7 @@ keel_status run_cast(OperatorCalls& calls, const keel_op_call& call, Temporaries
 // Elements are moved, so the types are any of their size.
 bool supports_transpose(const Functions& functions, const keel_op_call& call) {
   if (functions.aclnnPermute == nullptr) return false;
+  if (is_empty(call)) return true;
   for (const keel_tensor* tensor : {call.inputs[0], call.outputs[0]}) {
     for (uint32_t axis = 0; axis < tensor->rank; ++axis) {
       if (tensor->shape[axis] == 0) return false;

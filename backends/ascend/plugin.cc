@@ -295,6 +295,7 @@ keel_status op_run(keel_plugin_stream* stream, const keel_op_call* call, void* w
       return kit::fail(KEEL_UNSUPPORTED, "ascend: no operator of aclnn for this call of op %u",
                        call->op);
     }
+    if (is_empty(*call)) return KEEL_OK;
     return op->run(object(stream).operators(), *call, Temporaries(workspace));
   });
 }

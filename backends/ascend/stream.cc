@@ -69,10 +69,11 @@ keel_status Stream::copy(keel_copy_kind kind, void* destination, const void* sou
                          uint64_t size) {
   switch (kind) {
     case KEEL_COPY_HOST_TO_DEVICE:
-      if (!device_.is_pinned(source)) return upload_pageable(destination, source, size);
+      if (!device_.is_pinned(source, size)) return upload_pageable(destination, source, size);
       return copy_native(destination, source, size, ACL_MEMCPY_HOST_TO_DEVICE);
     case KEEL_COPY_DEVICE_TO_HOST:
-      if (!device_.is_pinned(destination)) return download_pageable(destination, source, size);
+      if (!device_.is_pinned(destination, size))
+        return download_pageable(destination, source, size);
       return copy_native(destination, source, size, ACL_MEMCPY_DEVICE_TO_HOST);
     case KEEL_COPY_DEVICE_TO_DEVICE:
       if (!is_aligned(destination) || !is_aligned(source)) {
