@@ -138,6 +138,14 @@ bool broadcasts(const Dims& from, const Dims& to) {
   return true;
 }
 
+Operand::Operand(const Tensor& tensor) : tensor_(tensor) {
+  int64_t stride = 1;
+  for (size_t axis = tensor.dims.size(); axis-- > 0;) {
+    if (tensor.dims[axis] != 1 && tensor.strides[axis] != stride) is_dense_ = false;
+    stride *= tensor.dims[axis];
+  }
+}
+
 Status Operand::reach(Access& access) {
   if (tensor_.count() == 0) return {};
   int64_t last = 0;
@@ -150,6 +158,7 @@ Status Operand::reach(Access& access) {
 }
 
 int64_t Operand::place(const Dims& dims, int64_t index) const {
+  if (is_dense_ && dims == tensor_.dims) return index;
   const size_t skipped = dims.size() - tensor_.dims.size();
   int64_t place = 0;
   for (size_t axis = dims.size(); axis-- > 0;) {

@@ -35,7 +35,7 @@ struct Tensor {
 // A tensor of running work, with its memory on the host.
 class Operand {
  public:
-  explicit Operand(const Tensor& tensor) : tensor_(tensor) {}
+  explicit Operand(const Tensor& tensor);
 
   const Tensor& tensor() const { return tensor_; }
   // Returns kIllegalAddress if an element lies outside of device memory.
@@ -54,6 +54,7 @@ class Operand {
   int64_t place(const Dims& dims, int64_t index) const;
 
   const Tensor& tensor_;
+  bool is_dense_ = true;       // row-major without gaps
   std::byte* data_ = nullptr;  // of element place 0
 };
 
