@@ -73,10 +73,10 @@ bool Sdk::open_runtime(const std::string& folder) {
   version_ = "ACL";
   if (functions_.aclrtGetVersion != nullptr &&
       functions_.aclrtGetVersion(&major, &minor, &patch) == ACL_SUCCESS) {
-    description_ +=
+    version_ +=
         " " + std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
   }
-  description_ += ", " + path;
+  description_ = version_ + ", " + path;
   return true;
 }
 

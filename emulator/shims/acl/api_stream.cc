@@ -20,6 +20,15 @@ aclError on_stream(const char* call, aclrtStream handle, Body&& body) noexcept {
   });
 }
 
+// Cancels work that has not run.
+aclError destroy(const char* call, aclrtStream stream) noexcept {
+  return answer([&]() -> aclError {
+    if (!Runtime::get().streams().remove(stream)) undefined(call, "the stream does not exist");
+    delete static_cast<StreamHandle*>(stream);
+    return ACL_SUCCESS;
+  });
+}
+
 EventHandle& event_of(const char* call, aclrtEvent handle) {
   if (!Runtime::get().events().has(handle)) undefined(call, "the event does not exist");
   return *static_cast<EventHandle*>(handle);
@@ -64,17 +73,11 @@ aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uin
 }
 
 aclError aclrtDestroyStream(aclrtStream stream) {
-  return answer([&] {
-    if (!Runtime::get().streams().remove(stream)) {
-      undefined("aclrtDestroyStream", "the stream does not exist");
-    }
-    delete static_cast<StreamHandle*>(stream);
-    return ACL_SUCCESS;
-  });
+  return destroy("aclrtDestroyStream", stream);
 }
 
 aclError aclrtDestroyStreamForce(aclrtStream stream) {
-  return aclrtDestroyStream(stream);
+  return destroy("aclrtDestroyStreamForce", stream);
 }
 
 // The chip stops after a failure, and knows no other mode.

@@ -51,7 +51,8 @@ aclnnStatus prepare_unary(const char* name, const aclTensor* x, const aclTensor*
 double gelu(double x) {
   if (x == -HUGE_VAL) return 0;
   constexpr double kRoot = 0.79788456080286535588;  // sqrt(2 / pi)
-  return 0.5 * x * (1 + std::tanh(kRoot * (x + 0.044715 * x * x * x)));
+  // 0.5 (1 + tanh(t)) without the cancellation for a negative t.
+  return x / (1 + std::exp(-2 * kRoot * (x + 0.044715 * x * x * x)));
 }
 
 // Multiplies |batches| pairs of matrices, [m,k] and [k,n].

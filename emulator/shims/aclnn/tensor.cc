@@ -123,12 +123,6 @@ bool is_float(aclDataType type) {
   return type == ACL_FLOAT || type == ACL_FLOAT16 || type == ACL_BF16 || type == ACL_DOUBLE;
 }
 
-int64_t count_of(const Dims& dims) {
-  int64_t count = 1;
-  for (const int64_t extent : dims) count *= extent;
-  return count;
-}
-
 bool broadcasts(const Dims& from, const Dims& to) {
   if (from.size() > to.size()) return false;
   const size_t skipped = to.size() - from.size();

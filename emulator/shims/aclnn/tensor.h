@@ -17,7 +17,11 @@ using Dims = std::vector<int64_t>;
 // Bytes of one element; 0 for a type that the library lacks.
 uint32_t size_of(aclDataType type);
 bool is_float(aclDataType type);
-int64_t count_of(const Dims& dims);
+inline int64_t count_of(const Dims& dims) {
+  int64_t count = 1;
+  for (const int64_t extent : dims) count *= extent;
+  return count;
+}
 // Returns whether |from| broadcasts to |to|: aligned at the last axis, each extent equal or 1.
 bool broadcasts(const Dims& from, const Dims& to);
 
