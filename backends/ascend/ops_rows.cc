@@ -72,19 +72,22 @@ keel_status run_rms_norm(OperatorCalls& calls, const keel_op_call& call, Tempora
 
 // ---- softmax ---------------------------------------------------------------------------
 
-// Composed: the library's softmax gives NaN for a row without a visible element, Keel's 0.
+// Composed: Keel's softmax is 0 for an element that is minus infinity, whatever else its row has,
+// and the library's is NaN in a row without another element.
 bool supports_softmax(const Functions& functions, const keel_op_call& call) {
   return are_plain(call) && !has_input(call, 1) &&
          kit::attributes<keel_op_softmax_attributes>(call).causal == 0 &&
          functions.aclnnAmax != nullptr && functions.aclnnExp != nullptr &&
          functions.aclnnSub != nullptr && functions.aclnnDiv != nullptr &&
          functions.aclnnMuls != nullptr && functions.aclnnClamp != nullptr &&
+         functions.aclnnAdds != nullptr && functions.aclnnSWhere != nullptr &&
          functions.aclnnReduceSum != nullptr;
 }
 
-// Scaled elements, and twice a value for each row (counted as elements: rows may have one).
+// Scaled elements, which of them are visible, and twice a value for each row (counted as elements:
+// rows may have one).
 uint64_t softmax_workspace(const keel_op_call& call) {
-  return temporaries_like(input(call, 0), 3);
+  return temporaries_like(input(call, 0), 5) + Temporaries::rounded(4);
 }
 
 keel_status run_softmax(OperatorCalls& calls, const keel_op_call& call, Temporaries temporaries) {
@@ -96,6 +99,9 @@ keel_status run_softmax(OperatorCalls& calls, const keel_op_call& call, Temporar
   row.dims[row.rank - 1] = 1;
   const View most = temporaries.take(ACL_FLOAT, row);
   const View sum = temporaries.take(ACL_FLOAT, row);
+  const View kept = temporaries.take(ACL_FLOAT, x);
+  const View is_visible = temporaries.take(ACL_BOOL, x, /*element_bytes=*/4);
+  const View zero = temporaries.take(ACL_FLOAT, dense(nullptr, ACL_FLOAT, {1}));
   const Ints last = {{static_cast<int64_t>(x.rank) - 1}, 1};
   View from = x;
   if (x.type != ACL_FLOAT) {
@@ -103,6 +109,12 @@ keel_status run_softmax(OperatorCalls& calls, const keel_op_call& call, Temporar
     from = wide;
   }
   KEEL_TRY(KEEL_ACLNN(calls, Muls, from, Scalar{scale}, wide));
+  // exp(0) for a finite element, exp(-inf) for minus infinity, and NaN, which is true, for NaN.
+  KEEL_TRY(KEEL_ACLNN(calls, Clamp, wide, Scalar{-HUGE_VAL}, Scalar{-FLT_MAX}, kept));
+  KEEL_TRY(KEEL_ACLNN(calls, Adds, kept, Scalar{FLT_MAX}, Scalar{1}, kept));
+  KEEL_TRY(KEEL_ACLNN(calls, Exp, kept, kept));
+  KEEL_TRY(KEEL_ACLNN(calls, Cast, kept, ACL_BOOL, is_visible));
+  KEEL_TRY(KEEL_ACLNN(calls, InplaceFillScalar, zero, Scalar{0}));
   KEEL_TRY(KEEL_ACLNN(calls, Amax, wide, last, /*keepDim=*/true, most));
   // Of a row of minus infinities, the exponents then are minus infinity, not NaN.
   KEEL_TRY(KEEL_ACLNN(calls, Clamp, most, Scalar{-FLT_MAX}, Scalar{HUGE_VAL}, most));
@@ -111,8 +123,9 @@ keel_status run_softmax(OperatorCalls& calls, const keel_op_call& call, Temporar
   KEEL_TRY(KEEL_ACLNN(calls, ReduceSum, wide, last, /*keepDims=*/true, ACL_FLOAT, sum));
   // The sum of another row is at least 1.
   KEEL_TRY(KEEL_ACLNN(calls, Clamp, sum, Scalar{0.5}, Scalar{HUGE_VAL}, sum));
-  if (y.type == ACL_FLOAT) return KEEL_ACLNN(calls, Div, wide, sum, y);
   KEEL_TRY(KEEL_ACLNN(calls, Div, wide, sum, wide));
+  if (y.type == ACL_FLOAT) return KEEL_ACLNN(calls, SWhere, is_visible, wide, zero, y);
+  KEEL_TRY(KEEL_ACLNN(calls, SWhere, is_visible, wide, zero, wide));
   return KEEL_ACLNN(calls, Cast, wide, static_cast<aclDataType>(y.type), y);
 }
 
