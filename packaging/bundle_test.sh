@@ -81,6 +81,7 @@ alone() {
 alone bin/keel devices
 expect '^cpu:0 '
 expect '^kunlun .*no XRE'
+expect '^ascend .*no Ascend runtime'
 # Its loader is in the bundle, and its drivers are not.
 [[ ! -e $bundle/lib/keel/plugins/libkeel_vulkan.so ]] || expect '^vulkan .*no Vulkan driver'
 if [[ -e $bundle/lib/keel/plugins/libkeel_cuda.so ]]; then

@@ -26,7 +26,8 @@ trap 'rm -rf "$work"' EXIT
 (cd "$build" && cpack -G DEB -B "$work/packages" >"$work/printed" 2>&1) ||
   { cat "$work/printed" >&2; fail "cpack"; }
 
-names=(libkeel0 keel-tools libkeel-dev keel-doc keel-backend-cpu keel-backend-kunlun)
+names=(libkeel0 keel-tools libkeel-dev keel-doc keel-backend-ascend keel-backend-cpu
+       keel-backend-kunlun)
 [[ ! -e $build/lib/keel/plugins/libkeel_vulkan.so ]] || names+=(keel-backend-vulkan)
 [[ ! -e $build/lib/keel/plugins/libkeel_cuda.so ]] || names+=(keel-backend-cuda)
 for name in "${names[@]}"; do

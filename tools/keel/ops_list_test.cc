@@ -24,7 +24,7 @@ using keel::cli::testing::Result;
 using nlohmann::json;
 
 // The project's backends with operators, in the order of docs/operators.md.
-constexpr const char* kBackends[] = {"cpu", "cuda", "vulkan"};
+constexpr const char* kBackends[] = {"ascend", "cpu", "cuda", "vulkan"};
 
 const json* find_named(const json& list, const std::string& key, const std::string& value) {
   for (const json& each : list) {
@@ -36,7 +36,7 @@ const json* find_named(const json& list, const std::string& key, const std::stri
 // Returns |arguments| such that backend |name| is available if possible: for a GPU, on the emulated
 // chip.
 std::vector<std::string> asking(const std::string& name, std::vector<std::string> arguments) {
-  if (name == "cuda") arguments.emplace_back("--emulated");
+  if (name == "ascend" || name == "cuda") arguments.emplace_back("--emulated");
   return arguments;
 }
 

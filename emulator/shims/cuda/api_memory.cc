@@ -14,7 +14,7 @@ CUresult allocate_host(const Here& here, HostMemory::Kind kind, size_t size, voi
   Injection injection;
   const Status counted = here.chip->count_call(CallKind::kAlloc, &injection);
   if (!counted.ok()) return result_of(counted, *here.chip);
-  return Driver::get().host_memory().allocate(kind, size, out_pointer);
+  return result_of(Driver::get().host_memory().allocate(kind, size, out_pointer));
 }
 
 // Like answer_here(), for calls that a capture may forbid.
@@ -31,6 +31,7 @@ CUresult answer_unsafe(Body&& body) noexcept {
 
 using namespace keel::emulator::cuda;  // NOLINT: the functions below are C functions
 using keel::emulator::Address;
+using keel::emulator::HostMemory;
 
 extern "C" {
 
@@ -66,7 +67,7 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr dptr) {
   return answer_unsafe([&](const Here& here) {
     void* const pointer = reinterpret_cast<void*>(dptr);  // NOLINT: device or host address
     if (!here.chip->memory().is_device_address(pointer, 1)) {
-      return Driver::get().host_memory().free(HostMemory::Kind::kManaged, pointer);
+      return result_of(Driver::get().host_memory().free(HostMemory::Kind::kManaged, pointer));
     }
     return result_of(here.chip->memory().free(dptr), *here.chip);
   });
@@ -93,27 +94,32 @@ CUresult CUDAAPI cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) 
 }
 
 CUresult CUDAAPI cuMemFreeHost(void* p) {
-  return answer_unsafe(
-      [&](const Here&) { return Driver::get().host_memory().free(HostMemory::Kind::kPinned, p); });
+  return answer_unsafe([&](const Here&) {
+    return result_of(Driver::get().host_memory().free(HostMemory::Kind::kPinned, p));
+  });
 }
 
 CUresult CUDAAPI cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {
   constexpr unsigned int kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
   return answer_unsafe([&](const Here&) {
     if ((Flags & ~kKnown) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-    return Driver::get().host_memory().add(p, bytesize);
+    return result_of(Driver::get().host_memory().add(p, bytesize));
   });
 }
 
 CUresult CUDAAPI cuMemHostUnregister(void* p) {
-  return answer_unsafe([&](const Here&) { return Driver::get().host_memory().remove(p); });
+  return answer_unsafe([&](const Here&) {
+    const HostMemory::Result removed = Driver::get().host_memory().remove(p);
+    return removed == HostMemory::Result::kOk ? CUDA_SUCCESS
+                                              : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  });
 }
 
 CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
   return answer_here([&](const Here&) {
     if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
     *pdptr = reinterpret_cast<CUdeviceptr>(p);
-    return Driver::get().host_memory().find(p);
+    return result_of(Driver::get().host_memory().find(p));
   });
 }
 

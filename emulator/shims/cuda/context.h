@@ -10,8 +10,8 @@
 #include <set>
 
 #include "emulator/device.h"
+#include "emulator/host_memory.h"
 #include "emulator/shims/cuda/health.h"
-#include "emulator/shims/cuda/host_memory.h"
 #include "emulator/stream.h"
 
 namespace keel::emulator::cuda {

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "emulator/host_memory.h"
 #include "emulator/settings.h"
 #include "emulator/shims/cuda/context.h"
-#include "emulator/shims/cuda/host_memory.h"
 
 namespace keel::emulator::cuda {
 

@@ -101,4 +101,17 @@ CUresult result_of(const Status& status, const Device& chip) {
   }
 }
 
+CUresult result_of(HostMemory::Result result) {
+  switch (result) {
+    case HostMemory::Result::kOk:
+      return CUDA_SUCCESS;
+    case HostMemory::Result::kOutOfMemory:
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    case HostMemory::Result::kOverlaps:
+      return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
 }  // namespace keel::emulator::cuda

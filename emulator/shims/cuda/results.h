@@ -6,6 +6,7 @@
 #include <cuda.h>
 
 #include "emulator/device.h"
+#include "emulator/host_memory.h"
 #include "emulator/status.h"
 
 namespace keel::emulator::cuda {
@@ -18,6 +19,7 @@ const char* result_text(CUresult result);
 CUresult loss_of(const Device& chip);
 // Maps a status of |chip|.
 CUresult result_of(const Status& status, const Device& chip);
+CUresult result_of(HostMemory::Result result);
 
 }  // namespace keel::emulator::cuda
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef KEEL_EMULATOR_SHIMS_CUDA_HOST_MEMORY_H_
-#define KEEL_EMULATOR_SHIMS_CUDA_HOST_MEMORY_H_
-
-#include <cuda.h>
+#ifndef KEEL_EMULATOR_HOST_MEMORY_H_
+#define KEEL_EMULATOR_HOST_MEMORY_H_
 
 #include <cstdint>
 #include <map>
@@ -13,24 +11,26 @@
 #include "emulator/device.h"
 #include "emulator/memory.h"
 
-namespace keel::emulator::cuda {
+namespace keel::emulator {
 
 // Host memory that every chip may access at any time: pinned, managed, or owned and registered by
 // the caller. The chips use host addresses for it. Thread-safe.
 class HostMemory {
  public:
   enum class Kind : uint8_t { kPinned, kManaged, kRegistered };
+  // The result of a call; each shim has its vendor's number for it.
+  enum class Result : uint8_t { kOk, kInvalid, kOutOfMemory, kOverlaps, kAbsent };
 
   // |kind|: kPinned or kManaged.
-  CUresult allocate(Kind kind, uint64_t size, void** out_pointer);
-  // Frees a block that allocate returned for |kind|; CUDA_ERROR_INVALID_VALUE for any other
-  // pointer.
-  CUresult free(Kind kind, void* pointer);
-  // Registers the caller's memory, which the caller keeps until remove.
-  CUresult add(void* pointer, uint64_t size);
-  CUresult remove(void* pointer);
-  // Returns CUDA_ERROR_INVALID_VALUE if no block contains |pointer|.
-  CUresult find(const void* pointer) const;
+  Result allocate(Kind kind, uint64_t size, void** out_pointer);
+  // Frees a block that allocate returned for |kind|; kAbsent for any other pointer.
+  Result free(Kind kind, void* pointer);
+  // Registers the caller's memory, which the caller keeps until remove. Returns kOverlaps if a part
+  // of the memory is a block already.
+  Result add(void* pointer, uint64_t size);
+  Result remove(void* pointer);
+  // Returns kAbsent if no block contains |pointer|.
+  Result find(const void* pointer) const;
 
   // Pins all present and later blocks on a new chip.
   void introduce(const std::shared_ptr<Device>& chip);
@@ -53,6 +53,6 @@ class HostMemory {
   std::vector<std::weak_ptr<Device>> chips_;
 };
 
-}  // namespace keel::emulator::cuda
+}  // namespace keel::emulator
 
-#endif  // KEEL_EMULATOR_SHIMS_CUDA_HOST_MEMORY_H_
+#endif  // KEEL_EMULATOR_HOST_MEMORY_H_

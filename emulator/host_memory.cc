@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "emulator/shims/cuda/host_memory.h"
+#include "emulator/host_memory.h"
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-namespace keel::emulator::cuda {
+namespace keel::emulator {
 namespace {
 
 uint64_t physical_memory() {
@@ -19,58 +19,57 @@ uint64_t physical_memory() {
 
 }  // namespace
 
-CUresult HostMemory::allocate(Kind kind, uint64_t size, void** out_pointer) {
-  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+HostMemory::Result HostMemory::allocate(Kind kind, uint64_t size, void** out_pointer) {
+  if (size == 0) return Result::kInvalid;
   std::shared_ptr<Storage> storage = size > physical_memory() ? nullptr : Storage::create(size);
-  if (storage == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (storage == nullptr) return Result::kOutOfMemory;
   void* const pointer = storage->data();
   if (size <= Memory::kPoisonedSize) std::memset(pointer, Memory::kPoison, size);
   const std::lock_guard lock(mutex_);
-  if (!pin(pointer, size)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!pin(pointer, size)) return Result::kOutOfMemory;
   blocks_.emplace(address_of(pointer), Block{size, kind, std::move(storage)});
   *out_pointer = pointer;
-  return CUDA_SUCCESS;
+  return Result::kOk;
 }
 
-CUresult HostMemory::free(Kind kind, void* pointer) {
+HostMemory::Result HostMemory::free(Kind kind, void* pointer) {
   const std::lock_guard lock(mutex_);
   const auto found = blocks_.find(address_of(pointer));
-  if (found == blocks_.end() || found->second.kind != kind) return CUDA_ERROR_INVALID_VALUE;
+  if (found == blocks_.end() || found->second.kind != kind) return Result::kAbsent;
   unpin(pointer);
   blocks_.erase(found);
-  return CUDA_SUCCESS;
+  return Result::kOk;
 }
 
-CUresult HostMemory::add(void* pointer, uint64_t size) {
+HostMemory::Result HostMemory::add(void* pointer, uint64_t size) {
   std::string ignored;
   const DeviceRange* const range = DeviceRange::get(&ignored);
   if (pointer == nullptr || size == 0 ||
       (range != nullptr && range->touches(address_of(pointer), size))) {
-    return CUDA_ERROR_INVALID_VALUE;
+    return Result::kInvalid;
   }
   const std::lock_guard lock(mutex_);
   const Address begin = address_of(pointer);
   const auto next = blocks_.lower_bound(begin);
   if ((next != blocks_.end() && next->first - begin < size) ||
       (next != blocks_.begin() && begin - std::prev(next)->first < std::prev(next)->second.size)) {
-    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    return Result::kOverlaps;
   }
-  if (!pin(pointer, size)) return CUDA_ERROR_INVALID_VALUE;
+  if (!pin(pointer, size)) return Result::kInvalid;
   blocks_.emplace(begin, Block{size, Kind::kRegistered, nullptr});
-  return CUDA_SUCCESS;
+  return Result::kOk;
 }
 
-CUresult HostMemory::remove(void* pointer) {
-  const CUresult freed = free(Kind::kRegistered, pointer);
-  return freed == CUDA_SUCCESS ? freed : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+HostMemory::Result HostMemory::remove(void* pointer) {
+  return free(Kind::kRegistered, pointer);
 }
 
-CUresult HostMemory::find(const void* pointer) const {
+HostMemory::Result HostMemory::find(const void* pointer) const {
   const std::lock_guard lock(mutex_);
   const auto next = blocks_.upper_bound(address_of(pointer));
   const bool found = next != blocks_.begin() &&
                      address_of(pointer) - std::prev(next)->first < std::prev(next)->second.size;
-  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return found ? Result::kOk : Result::kAbsent;
 }
 
 void HostMemory::introduce(const std::shared_ptr<Device>& chip) {
@@ -101,4 +100,4 @@ void HostMemory::unpin(void* pointer) {
   }
 }
 
-}  // namespace keel::emulator::cuda
+}  // namespace keel::emulator

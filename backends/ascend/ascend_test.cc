@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plugin's tables on the emulated chip: contexts of threads, copies of every alignment and
+// kind of host memory, executors and workspaces, unique ids, failures.
+#include <array>
+#include <cstring>
+#include <functional>
+#include <keel/plugin_kit.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backends/ascend/testing/own_sdk.h"
+#include "vendor/ascend/acl.h"
+#include "vendor/ascend/hccl.h"
+
+namespace keel::testing {
+namespace {
+
+// An open device with a stream.
+class AscendTest : public ::testing::Test {
+ protected:
+  void TearDown() override { close(); }
+
+  void open(const std::string& settings = "memory_mib=64",
+            const std::function<void(const OwnSdk&)>& change = {}) {
+    sdk_ = std::make_unique<OwnSdk>(settings);
+    if (change) change(*sdk_);
+    instance_ = std::make_unique<OwnInstance>(sdk_->folder());
+    ASSERT_EQ(instance_->count(), 2u) << instance_->reason();
+    ASSERT_EQ(plugin().device->open(instance_->get(), 0, &device_), KEEL_OK) << t_error;
+    ASSERT_EQ(plugin().stream->create(device_, 0, &stream_), KEEL_OK) << t_error;
+  }
+  void close() {
+    if (stream_ != nullptr) plugin().stream->destroy(stream_);
+    for (void* pointer : memory_) plugin().memory->free(device_, KEEL_MEMORY_DEVICE, pointer);
+    if (device_ != nullptr) plugin().device->close(device_);
+    memory_.clear();
+    stream_ = nullptr;
+    device_ = nullptr;
+    instance_.reset();
+    sdk_.reset();
+  }
+  const keel_plugin& plugin() const { return instance_->plugin(); }
+  char* alloc(uint64_t size) {
+    void* pointer = nullptr;
+    EXPECT_EQ(plugin().memory->alloc(device_, KEEL_MEMORY_DEVICE, size, 0, &pointer), KEEL_OK)
+        << t_error;
+    memory_.push_back(pointer);
+    return static_cast<char*>(pointer);
+  }
+  keel_status settle() const {
+    keel_status status = KEEL_NOT_READY;
+    while ((status = plugin().stream->query(stream_)) == KEEL_NOT_READY) std::this_thread::yield();
+    return status;
+  }
+  keel_status copy(keel_copy_kind kind, void* to, const void* from, uint64_t size) const {
+    return plugin().stream->copy(stream_, kind, to, from, size);
+  }
+  // A call of an operator with one output.
+  keel_status run(keel_op_id op, const std::vector<const keel_tensor*>& inputs, keel_tensor output,
+                  const std::vector<keel_attribute>& attributes) {
+    const keel_tensor* const outputs[] = {&output};
+    keel_op_call call = {};
+    call.header = {sizeof(call), KEEL_STRUCT_OP_CALL, nullptr};
+    call.op = op;
+    call.input_count = static_cast<uint32_t>(inputs.size());
+    call.inputs = inputs.data();
+    call.output_count = 1;
+    call.outputs = outputs;
+    call.attribute_count = static_cast<uint32_t>(attributes.size());
+    call.attributes = attributes.data();
+    return plugin().op->run(stream_, &call, nullptr);
+  }
+
+  std::unique_ptr<OwnSdk> sdk_;
+  std::unique_ptr<OwnInstance> instance_;
+  keel_plugin_device* device_ = nullptr;
+  keel_plugin_stream* stream_ = nullptr;
+  std::vector<void*> memory_;
+};
+
+TEST_F(AscendTest, CallsRestoreTheContextOfTheirThread) {
+  open();
+  void* const library = dlopen(sdk_->path("libascendcl.so").c_str(), RTLD_NOW | RTLD_NOLOAD);
+  ASSERT_NE(library, nullptr);
+  const auto get =
+      reinterpret_cast<decltype(&aclrtGetCurrentContext)>(dlsym(library, "aclrtGetCurrentContext"));
+  const auto set = reinterpret_cast<decltype(&aclrtSetDevice)>(dlsym(library, "aclrtSetDevice"));
+  std::thread([&] {
+    ASSERT_EQ(set(1), ACL_SUCCESS);
+    aclrtContext before = nullptr;
+    ASSERT_EQ(get(&before), ACL_SUCCESS);
+    char* const memory = alloc(64);
+    const char byte = 1;
+    EXPECT_EQ(plugin().stream->fill(stream_, memory, &byte, 1, 64), KEEL_OK) << t_error;
+    EXPECT_EQ(settle(), KEEL_OK) << t_error;
+    aclrtContext after = nullptr;
+    EXPECT_EQ(get(&after), ACL_SUCCESS);
+    EXPECT_EQ(after, before);
+    reinterpret_cast<decltype(&aclrtResetDevice)>(dlsym(library, "aclrtResetDevice"))(1);
+  }).join();
+}
+
+// The chip reads and writes host memory when a copy runs, so the caller's own must be staged.
+TEST_F(AscendTest, PageableMemoryMayChangeAfterTheCall) {
+  open();
+  constexpr uint64_t kSize = 3'000'001;  // three blocks
+  std::vector<char> host(kSize);
+  for (uint64_t i = 0; i < kSize; ++i) host[i] = static_cast<char>(i * 7 + i / 1000);
+  const std::vector<char> want = host;
+  char* const memory = alloc(kSize);
+  ASSERT_EQ(copy(KEEL_COPY_HOST_TO_DEVICE, memory, host.data(), kSize), KEEL_OK) << t_error;
+  std::fill(host.begin(), host.end(), 0);
+  ASSERT_EQ(copy(KEEL_COPY_DEVICE_TO_HOST, host.data(), memory, kSize), KEEL_OK) << t_error;
+  ASSERT_EQ(settle(), KEEL_OK) << t_error;
+  EXPECT_TRUE(host == want);
+}
+
+class AscendCopyTest : public AscendTest, public ::testing::WithParamInterface<bool> {};
+
+// By the vendor's operator, and without it through pinned memory.
+TEST_P(AscendCopyTest, CopiesWithinADeviceHaveAnyAlignment) {
+  open("memory_mib=64", [](const OwnSdk& sdk) {
+    if (!GetParam()) std::filesystem::remove(sdk.path("libopapi.so"));
+  });
+  constexpr uint64_t kSize = 1'100'000;
+  std::vector<char> host(kSize);
+  for (uint64_t i = 0; i < kSize; ++i) host[i] = static_cast<char>(i * 13);
+  char* const from = alloc(kSize);
+  char* const to = alloc(2 * kSize);
+  ASSERT_EQ(copy(KEEL_COPY_HOST_TO_DEVICE, from, host.data(), kSize), KEEL_OK);
+  for (const auto& [to_offset, from_offset] :
+       {std::pair<uint64_t, uint64_t>{0, 0}, {1, 0}, {64, 63}, {7, 129}}) {
+    const uint64_t size = 1'000 + to_offset * 1'000;
+    ASSERT_EQ(copy(KEEL_COPY_DEVICE_TO_DEVICE, to + to_offset, from + from_offset, size), KEEL_OK)
+        << t_error;
+    std::vector<char> back(size);
+    ASSERT_EQ(copy(KEEL_COPY_DEVICE_TO_HOST, back.data(), to + to_offset, size), KEEL_OK);
+    ASSERT_EQ(settle(), KEEL_OK) << t_error;
+    EXPECT_EQ(std::memcmp(back.data(), host.data() + from_offset, size), 0) << from_offset;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Operators, AscendCopyTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "with" : "without"; });
+
+class AscendExecutorTest : public AscendTest, public ::testing::WithParamInterface<const char*> {};
+
+// Executors are kept where the library has repeatable ones, and made anew where not.
+TEST_P(AscendExecutorTest, CallsRepeat) {
+  open("memory_mib=64", [](const OwnSdk& sdk) {
+    if (*GetParam() != '\0') {
+      ASSERT_TRUE(sdk.remove_symbol("libnnopbase.so", GetParam()));
+    }
+  });
+  char* const memory = alloc(4096);
+  const keel_tensor x = kit::make_tensor(memory, KEEL_FLOAT32, {16});
+  const keel_tensor y = kit::make_tensor(memory + 1024, KEEL_FLOAT32, {16});
+  ASSERT_EQ(run(KEEL_OP_FILL, {}, x, {{.f = 1}}), KEEL_OK) << t_error;
+  ASSERT_EQ(run(KEEL_OP_FILL, {}, y, {{.f = 3}}), KEEL_OK) << t_error;
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_EQ(run(KEEL_OP_ADD, {&x, &y}, x, {}), KEEL_OK) << t_error;
+    // Calls with other arguments, more than the cache keeps.
+    ASSERT_EQ(run(KEEL_OP_SCALE, {&y}, y, {{.f = 1 + 1e-9 * i}}), KEEL_OK) << t_error;
+  }
+  std::array<float, 16> back = {};
+  ASSERT_EQ(copy(KEEL_COPY_DEVICE_TO_HOST, back.data(), memory, sizeof(back)), KEEL_OK);
+  ASSERT_EQ(settle(), KEEL_OK) << t_error;
+  EXPECT_EQ(back[15], 3001.0f);
+}
+INSTANTIATE_TEST_SUITE_P(Libraries, AscendExecutorTest,
+                         ::testing::Values("", "aclSetAclOpExecutorRepeatable",
+                                           "aclDestroyAclOpExecutor"));
+
+TEST_F(AscendTest, AWorkspaceThatDoesNotFitIsOutOfMemory) {
+  open("memory_mib=1");
+  char* const memory = alloc((1 << 20) - 8192);
+  const keel_tensor a = kit::make_tensor(memory, KEEL_FLOAT32, {4, 4});
+  char* const rest = alloc(4096);
+  const keel_tensor c = kit::make_tensor(rest, KEEL_FLOAT32, {4, 4});
+  ASSERT_EQ(run(KEEL_OP_FILL, {}, a, {{.f = 1}}), KEEL_OK) << t_error;
+  const std::vector<keel_attribute> product = {{.i = 0}, {.i = 0}, {.f = 1}, {.f = 0}, {.i = 0}};
+  keel_status status = KEEL_OK;
+  std::vector<void*> filler;
+  // Takes what is left, so that no workspace fits.
+  void* pointer = nullptr;
+  for (uint64_t size = 1 << 16; size >= 64; size /= 2) {
+    while (plugin().memory->alloc(device_, KEEL_MEMORY_DEVICE, size, 0, &pointer) == KEEL_OK) {
+      filler.push_back(pointer);
+    }
+  }
+  status = run(KEEL_OP_MATMUL, {&a, &a, nullptr}, c, product);
+  EXPECT_EQ(status, KEEL_OUT_OF_MEMORY) << t_error;
+  for (void* each : filler) plugin().memory->free(device_, KEEL_MEMORY_DEVICE, each);
+  ASSERT_EQ(run(KEEL_OP_MATMUL, {&a, &a, nullptr}, c, product), KEEL_OK) << t_error;
+  std::array<float, 16> back = {};
+  ASSERT_EQ(copy(KEEL_COPY_DEVICE_TO_HOST, back.data(), rest, sizeof(back)), KEEL_OK);
+  ASSERT_EQ(settle(), KEEL_OK) << t_error;
+  EXPECT_EQ(back[0], 4.0f);
+}
+
+TEST_F(AscendTest, ALostDeviceSaysSoFromThenOn) {
+  open("memory_mib=64 faults=lose:fill@1");
+  char* const memory = alloc(64);
+  const char byte = 0;
+  ASSERT_EQ(plugin().stream->fill(stream_, memory, &byte, 1, 64), KEEL_OK);
+  EXPECT_EQ(settle(), KEEL_DEVICE_LOST);
+  EXPECT_NE(t_error.find("error 507010"), std::string::npos) << t_error;
+  void* pointer = nullptr;
+  EXPECT_EQ(plugin().memory->alloc(device_, KEEL_MEMORY_DEVICE, 64, 0, &pointer), KEEL_DEVICE_LOST);
+}
+
+TEST_F(AscendTest, AFailureOfAnOperatorStaysWithItsStream) {
+  open("memory_mib=64 faults=fail:op@1");
+  char* const memory = alloc(4096);
+  const keel_tensor x = kit::make_tensor(memory, KEEL_FLOAT32, {16});
+  ASSERT_EQ(run(KEEL_OP_FILL, {}, x, {{.f = 1}}), KEEL_OK);
+  EXPECT_EQ(settle(), KEEL_INTERNAL);
+  plugin().stream->destroy(stream_);
+  ASSERT_EQ(plugin().stream->create(device_, 0, &stream_), KEEL_OK) << t_error;
+  ASSERT_EQ(run(KEEL_OP_FILL, {}, x, {{.f = 1}}), KEEL_OK);
+  EXPECT_EQ(settle(), KEEL_OK);
+}
+
+TEST_F(AscendTest, IdsAreOf4108BytesAndNotShorter) {
+  open();
+  const keel_ccl_table& ccl = *plugin().ccl;
+  std::vector<char> id(8192);
+  uint64_t size = 100;
+  EXPECT_EQ(ccl.unique_id(device_, id.data(), &size), KEEL_INVALID_ARGUMENT);
+  EXPECT_EQ(size, HCCL_ROOT_INFO_BYTES);
+  size = id.size();
+  ASSERT_EQ(ccl.unique_id(device_, id.data(), &size), KEEL_OK) << t_error;
+  ASSERT_EQ(size, HCCL_ROOT_INFO_BYTES);
+  keel_plugin_comm* comm = nullptr;
+  EXPECT_EQ(ccl.init_rank(device_, id.data(), size - 1, 0, 1, 0, &comm), KEEL_INVALID_ARGUMENT);
+  std::vector<char> cut = id;
+  std::memset(cut.data() + 200, 0, cut.size() - 200);
+  EXPECT_EQ(ccl.init_rank(device_, cut.data(), size, 0, 1, 0, &comm), KEEL_INVALID_ARGUMENT);
+  EXPECT_NE(t_error.find("HcclCommInitRootInfo"), std::string::npos) << t_error;
+  ASSERT_EQ(ccl.init_rank(device_, id.data(), size, 0, 1, 0, &comm), KEEL_OK) << t_error;
+  ccl.destroy(comm);
+}
+
+TEST_F(AscendTest, ReductionsAreAskedForByDtype) {
+  open();
+  const auto can = [&](keel_collective collective, keel_dtype dtype, keel_reduction reduction) {
+    return plugin().ccl->capability(instance_->get(), collective, dtype, reduction) == KEEL_OK;
+  };
+  EXPECT_TRUE(can(KEEL_ALL_REDUCE, KEEL_BFLOAT16, KEEL_SUM));
+  EXPECT_FALSE(can(KEEL_ALL_REDUCE, KEEL_FLOAT32, KEEL_AVG));
+  EXPECT_FALSE(can(KEEL_ALL_REDUCE, KEEL_FLOAT32, KEEL_PREMUL_SUM));
+  EXPECT_FALSE(can(KEEL_ALL_REDUCE, KEEL_INT64, KEEL_SUM));
+  EXPECT_TRUE(can(KEEL_ALL_GATHER, KEEL_INT64, KEEL_SUM));
+  EXPECT_FALSE(can(KEEL_ALL_GATHER, KEEL_FLOAT8_E5M2, KEEL_SUM));
+  EXPECT_EQ(plugin().ccl->abort, nullptr);
+}
+
+}  // namespace
+}  // namespace keel::testing

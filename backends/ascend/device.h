@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef KEEL_BACKENDS_ASCEND_DEVICE_H_
+#define KEEL_BACKENDS_ASCEND_DEVICE_H_
+
+#include <keel/abi.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "backends/ascend/pinned_pool.h"
+#include "backends/ascend/sdk.h"
+
+namespace keel::ascend {
+
+// A device with its default context, which the process's framework shares. Thread-safe.
+class Device {
+ public:
+  static keel_status open(const Sdk& sdk, uint32_t ordinal, std::unique_ptr<Device>* out_device);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const Sdk& sdk() const { return sdk_; }
+  const Functions& functions() const { return sdk_.functions(); }
+  uint32_t ordinal() const { return ordinal_; }
+  aclrtContext context() const { return context_; }
+  PinnedPool& pinned_pool() { return pinned_pool_; }
+
+  // Runs |body|, which calls function |name| of the table passed to |body|, in the device's
+  // context, and restores the thread's previous context. Returns KEEL_DEVICE_LOST on the first call
+  // that reports the loss of the device and on every later call.
+  template <typename Body>
+  keel_status call(const char* name, Body&& body) {
+    if (is_lost()) return say_lost();
+    return check(name, run(std::forward<Body>(body)));
+  }
+  // Like call, for functions that release a resource. Returns KEEL_OK on a lost device, where the
+  // resource no longer exists.
+  template <typename Body>
+  keel_status release(const char* name, Body&& body) {
+    const aclError error = run(std::forward<Body>(body));
+    return is_lost() || is_fatal(error) ? keel_status{KEEL_OK} : check(name, error);
+  }
+
+  // Maps Keel's priority, 0 or less, to the range of the library.
+  uint32_t native_priority(int32_t priority) const;
+  // Whether an asynchronous copy may access the memory after the call has returned. Looks at both
+  // ends: neighbouring memory of the caller may be registered.
+  bool is_pinned(const void* pointer, uint64_t size) {
+    return is_pinned(pointer) && is_pinned(static_cast<const char*>(pointer) + size - 1);
+  }
+
+  keel_status alloc(keel_memory_kind kind, uint64_t size, void** out_pointer);
+  keel_status free(keel_memory_kind kind, void* pointer);
+  keel_status host_register(void* pointer, uint64_t size, void** out_device_pointer);
+  keel_status host_unregister(void* pointer);
+  keel_status memory_info(uint64_t* out_free, uint64_t* out_total);
+  keel_status native_handle(uint32_t which, void** out_handle) const;
+
+ private:
+  Device(const Sdk& sdk, uint32_t ordinal) : sdk_(sdk), ordinal_(ordinal) {}
+
+  bool is_lost() const { return loss_.load(std::memory_order_acquire) != ACL_SUCCESS; }
+  bool is_pinned(const void* pointer);
+  keel_status say_lost() const;
+  keel_status check(const char* name, aclError error);
+
+  // A thread's context need not be set: the runtime has none in a fresh thread, and none to
+  // restore.
+  template <typename Body>
+  aclError run(Body&& body) {
+    const Functions& acl = functions();
+    aclrtContext before = nullptr;
+    if (acl.aclrtGetCurrentContext(&before) != ACL_SUCCESS) before = nullptr;
+    if (before == context_) return body(acl);
+    aclError error = acl.aclrtSetCurrentContext(context_);
+    if (error != ACL_SUCCESS) return error;
+    error = body(acl);
+    if (before != nullptr) (void)acl.aclrtSetCurrentContext(before);
+    return error;
+  }
+
+  const Sdk& sdk_;
+  const uint32_t ordinal_;
+  aclrtContext context_ = nullptr;
+  int32_t least_priority_ = 0;
+  int32_t greatest_priority_ = 0;
+  std::atomic<aclError> loss_{ACL_SUCCESS};
+  PinnedPool pinned_pool_;
+};
+
+}  // namespace keel::ascend
+
+#endif  // KEEL_BACKENDS_ASCEND_DEVICE_H_

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/ascend/operator_calls.h"
+
+#include <algorithm>
+#include <keel/plugin_kit.hpp>
+#include <new>
+#include <utility>
+
+#include "backends/ascend/types.h"
+
+namespace keel::ascend {
+
+View view_of(const keel_tensor& tensor) {
+  View view;
+  view.type = type_of(tensor.dtype);
+  view.rank = tensor.rank;
+  std::copy_n(tensor.shape, tensor.rank, view.dims);
+  std::copy_n(tensor.strides, tensor.rank, view.strides);
+  view.data = kit::first_element(tensor);
+  return view;
+}
+
+View dense(void* data, aclDataType type, std::initializer_list<int64_t> dims) {
+  View view;
+  view.type = type;
+  view.rank = static_cast<uint32_t>(dims.size());
+  std::copy(dims.begin(), dims.end(), view.dims);
+  view.data = data;
+  return dense_like(data, type, view);
+}
+
+View dense_like(void* data, aclDataType type, const View& like) {
+  View view = like;
+  view.type = type;
+  view.data = data;
+  int64_t stride = 1;
+  for (uint32_t axis = view.rank; axis-- > 0;) {
+    view.strides[axis] = stride;
+    stride *= view.dims[axis];
+  }
+  return view;
+}
+
+View absent() {
+  View view;
+  view.rank = View::kAbsent;
+  return view;
+}
+
+View with_last_axis(View view) {
+  view.dims[view.rank] = 1;
+  view.strides[view.rank] = 1;
+  ++view.rank;
+  return view;
+}
+
+View transposed(View view) {
+  std::swap(view.dims[view.rank - 1], view.dims[view.rank - 2]);
+  std::swap(view.strides[view.rank - 1], view.strides[view.rank - 2]);
+  return view;
+}
+
+OperatorCalls::Entry::~Entry() {
+  if (is_kept_) (void)functions_.aclDestroyAclOpExecutor(executor);
+  for (const aclTensor* tensor : tensors_) (void)functions_.aclDestroyTensor(tensor);
+  for (const aclScalar* scalar : scalars_) (void)functions_.aclDestroyScalar(scalar);
+  for (const aclIntArray* array : arrays_) (void)functions_.aclDestroyIntArray(array);
+}
+
+// The storage is the flat range from the first element to the last.
+aclTensor* OperatorCalls::Entry::convert(const View& view) {
+  if (view.rank == View::kAbsent) return nullptr;
+  int64_t last = 0;
+  for (uint32_t axis = 0; axis < view.rank; ++axis) {
+    last += (view.dims[axis] - 1) * view.strides[axis];
+  }
+  const int64_t storage = last + 1;
+  tensors_.reserve(tensors_.size() + 1);
+  aclTensor* const made =
+      functions_.aclCreateTensor(view.dims, view.rank, static_cast<aclDataType>(view.type),
+                                 view.strides, /*offset=*/0, ACL_FORMAT_ND, &storage, 1, view.data);
+  if (made == nullptr) throw std::bad_alloc();
+  tensors_.push_back(made);
+  return made;
+}
+
+aclScalar* OperatorCalls::Entry::convert(const Scalar& scalar) {
+  auto real = static_cast<float>(scalar.value);
+  auto number = scalar.type == ACL_INT64 ? static_cast<int64_t>(scalar.value) : 0;
+  void* const value = scalar.type == ACL_INT64 ? static_cast<void*>(&number) : &real;
+  scalars_.reserve(scalars_.size() + 1);
+  aclScalar* const made = functions_.aclCreateScalar(value, static_cast<aclDataType>(scalar.type));
+  if (made == nullptr) throw std::bad_alloc();
+  scalars_.push_back(made);
+  return made;
+}
+
+aclIntArray* OperatorCalls::Entry::convert(const Ints& ints) {
+  arrays_.reserve(arrays_.size() + 1);
+  aclIntArray* const made = functions_.aclCreateIntArray(ints.values, ints.size);
+  if (made == nullptr) throw std::bad_alloc();
+  arrays_.push_back(made);
+  return made;
+}
+
+bool OperatorCalls::Entry::keep() {
+  if (functions_.aclSetAclOpExecutorRepeatable == nullptr ||
+      functions_.aclDestroyAclOpExecutor == nullptr) {
+    return false;
+  }
+  is_kept_ = functions_.aclSetAclOpExecutorRepeatable(executor) == 0;
+  return is_kept_;
+}
+
+keel_status OperatorCalls::check(const char* name, keel_status called) {
+  const aclnnStatus result = std::exchange(result_, 0);
+  if (called != KEEL_OK || result == 0) return called;
+  // aclnn's numbers do not say whether the device is lost; any call of the runtime does.
+  const std::string text = device_.sdk().text_of(name, aclError{result});
+  const keel_status asked = device_.call("aclrtStreamQuery", [&](const Functions& acl) {
+    aclrtStreamStatus ignored = ACL_STREAM_STATUS_COMPLETE;
+    const aclError error = acl.aclrtStreamQuery(stream_, &ignored);
+    return is_fatal(error) ? error : aclError{ACL_SUCCESS};
+  });
+  if (asked != KEEL_OK) return asked;
+  return kit::fail(KEEL_INTERNAL, "ascend: %s", text.c_str());
+}
+
+bool OperatorCalls::make_room() {
+  if (entries_.size() < kMostEntries) return true;
+  aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
+  const keel_status asked = device_.call("aclrtStreamQuery", [&](const Functions& acl) {
+    return acl.aclrtStreamQuery(stream_, &status);
+  });
+  if (asked != KEEL_OK || status != ACL_STREAM_STATUS_COMPLETE) return false;
+  clear();
+  return true;
+}
+
+}  // namespace keel::ascend

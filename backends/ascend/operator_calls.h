@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two-phase aclnn calls of one stream: descriptors, workspaces, and a cache of executors.
+#ifndef KEEL_BACKENDS_ASCEND_OPERATOR_CALLS_H_
+#define KEEL_BACKENDS_ASCEND_OPERATOR_CALLS_H_
+
+#include <keel/abi.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/ascend/device.h"
+#include "backends/ascend/scratch.h"
+
+namespace keel::ascend {
+
+// A tensor argument. Without padding, since its bytes are part of a cache key.
+struct View {
+  static constexpr uint32_t kAbsent = UINT32_MAX;
+
+  int32_t type = ACL_DT_UNDEFINED;
+  uint32_t rank = 0;  // kAbsent: an omitted tensor
+  int64_t dims[KEEL_MAX_RANK] = {};
+  int64_t strides[KEEL_MAX_RANK] = {};
+  void* data = nullptr;  // of the first element
+
+  View as(aclDataType other) const {
+    View view = *this;
+    view.type = other;
+    return view;
+  }
+};
+// A view of |tensor| as it is.
+View view_of(const keel_tensor& tensor);
+// A dense row-major tensor.
+View dense(void* data, aclDataType type, std::initializer_list<int64_t> dims);
+// A dense tensor of the shape of |like|.
+View dense_like(void* data, aclDataType type, const View& like);
+View absent();
+// |view| with an axis of extent 1 behind the last.
+View with_last_axis(View view);
+// |view| with its last two axes swapped.
+View transposed(View view);
+
+struct Scalar {
+  double value;
+  int64_t type = ACL_FLOAT;  // ACL_FLOAT, or ACL_INT64 for a whole value
+};
+inline Scalar whole(int64_t value) {
+  return {static_cast<double>(value), ACL_INT64};
+}
+struct Ints {
+  int64_t values[KEEL_MAX_RANK] = {};
+  uint64_t size = 0;
+};
+
+// Makes calls on one stream. Only the thread that enqueues on the stream may call.
+//
+// An executor of a call is kept, with its descriptors, and run again for a call with equal
+// arguments, addresses included: a training step repeats its calls. The cache is emptied, once the
+// stream is idle, when it holds kMostEntries; until then further calls are not kept.
+class OperatorCalls {
+ public:
+  static constexpr size_t kMostEntries = 512;
+
+  OperatorCalls(Device& device, const aclrtStream& stream)
+      : device_(device), stream_(stream), scratch_(device) {}
+  // Requires that the stream's work is done.
+  ~OperatorCalls() { clear(); }
+  OperatorCalls(const OperatorCalls&) = delete;
+  OperatorCalls& operator=(const OperatorCalls&) = delete;
+
+  const Functions& functions() const { return device_.functions(); }
+  Device& device() const { return device_; }
+  size_t cached() const { return entries_.size(); }
+
+  // Runs operator |name| by its two phases |prepare| and |run|, with |arguments| in the order of
+  // the vendor's interface.
+  template <typename Prepare, typename Run, typename... Arguments>
+  keel_status call(const char* name, Prepare prepare, Run run, const Arguments&... arguments) {
+    key_.clear();
+    add_bytes(prepare);
+    (add_bytes(arguments), ...);
+    if (const auto found = entries_.find(key_); found != entries_.end()) {
+      return execute(name, run, *found->second);
+    }
+    auto entry = std::make_unique<Entry>(functions());
+    keel_status status = check(name, device_.call(name, [&](const Functions&) {
+      result_ = prepare(entry->convert(arguments)..., &entry->workspace, &entry->executor);
+      return aclError{ACL_SUCCESS};
+    }));
+    if (status != KEEL_OK) return status;
+    if (!make_room() || !entry->keep()) return execute(name, run, *entry);
+    return execute(name, run, *(entries_[key_] = std::move(entry)));
+  }
+
+ private:
+  // Owns the descriptors of one call and, if kept, its executor.
+  class Entry {
+   public:
+    explicit Entry(const Functions& functions) : functions_(functions) {}
+    ~Entry();
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+    aclTensor* convert(const View& view);
+    aclScalar* convert(const Scalar& scalar);
+    aclIntArray* convert(const Ints& ints);
+    template <typename Plain>
+    requires(std::is_arithmetic_v<Plain> || std::is_enum_v<Plain>) Plain convert(Plain plain) {
+      return plain;
+    }
+    // Makes the executor repeatable; false if the library has no such executors.
+    bool keep();
+
+    uint64_t workspace = 0;
+    aclOpExecutor* executor = nullptr;
+
+   private:
+    const Functions& functions_;
+    bool is_kept_ = false;
+    std::vector<const aclTensor*> tensors_;
+    std::vector<const aclScalar*> scalars_;
+    std::vector<const aclIntArray*> arrays_;
+  };
+
+  template <typename Value>
+  void add_bytes(const Value& value) {
+    static_assert(std::is_trivially_copyable_v<Value>);
+    key_.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+  template <typename Run>
+  keel_status execute(const char* name, Run run, Entry& entry) {
+    void* workspace = nullptr;
+    const keel_status reserved = scratch_.reserve(entry.workspace, &workspace);
+    if (reserved != KEEL_OK) return reserved;
+    return check(name, device_.call(name, [&](const Functions&) {
+      result_ = run(workspace, entry.workspace, entry.executor, stream_);
+      return aclError{ACL_SUCCESS};
+    }));
+  }
+  // Returns |called|, or the failure in |result_|; KEEL_DEVICE_LOST if the device is lost.
+  keel_status check(const char* name, keel_status called);
+  // Returns whether the cache may hold another entry.
+  bool make_room();
+  void clear() { entries_.clear(); }
+
+  Device& device_;
+  const aclrtStream& stream_;
+  Scratch scratch_;
+  aclnnStatus result_ = 0;
+  std::string key_;
+  std::unordered_map<std::string, std::unique_ptr<Entry>> entries_;
+};
+
+// KEEL_ACLNN(calls, Add, x, y, Scalar{1}, out) calls aclnnAdd.
+#define KEEL_ACLNN(calls, name, ...)                                             \
+  (calls).call("aclnn" #name, (calls).functions().aclnn##name##GetWorkspaceSize, \
+               (calls).functions().aclnn##name, __VA_ARGS__)
+
+}  // namespace keel::ascend
+
+#endif  // KEEL_BACKENDS_ASCEND_OPERATOR_CALLS_H_

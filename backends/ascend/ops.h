@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keel's operators by calls of aclnn.
+#ifndef KEEL_BACKENDS_ASCEND_OPS_H_
+#define KEEL_BACKENDS_ASCEND_OPS_H_
+
+#include <keel/abi.h>
+
+#include <cstdint>
+#include <keel/plugin_kit.hpp>
+
+#include "backends/ascend/operator_calls.h"
+
+namespace keel::ascend {
+
+// The device memory of one call for its intermediate tensors.
+class Temporaries {
+ public:
+  // Each tensor begins at a multiple of |kAlignment| bytes.
+  static constexpr uint64_t kAlignment = 512;
+
+  explicit Temporaries(void* memory) : next_(static_cast<char*>(memory)) {}
+  static constexpr uint64_t rounded(uint64_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  // A dense tensor of the shape of |like|.
+  View take(aclDataType type, const View& like, uint64_t element_bytes = 4);
+
+ private:
+  char* next_;
+};
+
+struct Op {
+  // Names the kernel in `keel ops list`.
+  const char* kernel;
+  keel_op_level level;
+  // Whether the vendor's operators compute exactly this call.
+  bool (*supports)(const Functions& functions, const keel_op_call& call);
+  // Bytes of temporaries; NULL: none.
+  uint64_t (*workspace)(const keel_op_call& call);
+  keel_status (*run)(OperatorCalls& calls, const keel_op_call& call, Temporaries temporaries);
+};
+
+// NULL if the vendor's library has nothing for the operator.
+const Op* find_op(keel_op_id op);
+
+extern const Op kFill;
+extern const Op kCast;
+extern const Op kAdd;
+extern const Op kScale;
+extern const Op kAxpy;
+extern const Op kSum;
+extern const Op kMatmul;
+extern const Op kBatchedMatmul;
+extern const Op kGelu;
+extern const Op kBiasGelu;
+extern const Op kSwiglu;
+extern const Op kSoftmax;
+extern const Op kLayerNorm;
+extern const Op kRmsNorm;
+extern const Op kEmbedding;
+extern const Op kRope;
+extern const Op kAdamw;
+extern const Op kTranspose;
+extern const Op kClamp;
+
+// ---- parts of the functions above ------------------------------------------------
+
+inline const keel_tensor& input(const keel_op_call& call, uint32_t index) {
+  return *call.inputs[index];
+}
+inline const keel_tensor& output(const keel_op_call& call, uint32_t index) {
+  return *call.outputs[index];
+}
+inline bool has_input(const keel_op_call& call, uint32_t index) {
+  return index < call.input_count && call.inputs[index] != nullptr;
+}
+// Whether no output has an element, so that there is nothing to run.
+bool is_empty(const keel_op_call& call);
+// Whether the call is empty, or all tensors have elements, types of ACL and no stride of 0: the
+// vendor's documents promise strided tensors, but do not mention broadcasts by stride.
+bool are_plain(const keel_op_call& call);
+bool is_16_bit(keel_dtype dtype);
+inline bool is_float32(const keel_tensor& tensor) {
+  return tensor.dtype == KEEL_FLOAT32;
+}
+// Bytes of |count| temporaries with 4 bytes an element in the shape of |tensor|.
+uint64_t temporaries_like(const keel_tensor& tensor, uint64_t count);
+
+// Returns the failure of a call from the enclosing function.
+#define KEEL_TRY(expression)                                \
+  do {                                                      \
+    const keel_status keel_try_status = (expression);       \
+    if (keel_try_status != KEEL_OK) return keel_try_status; \
+  } while (false)
+
+}  // namespace keel::ascend
+
+#endif  // KEEL_BACKENDS_ASCEND_OPS_H_

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// libnnopbase.so and libopapi.so over the emulated chip: descriptors with strides, the two phases,
+// workspaces, executors.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "emulator/shims/acl/testing/library.h"
+
+namespace {
+
+class AclnnShimTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(keel::emulator::testing::library("libopapi.so"), nullptr) << dlerror();
+    ACL(aclInit)(nullptr);
+    ASSERT_EQ(ACL(aclrtSetDevice)(0), ACL_SUCCESS);
+    ASSERT_EQ(ACL(aclrtCreateStreamWithConfig)(&stream_, 0, 0), ACL_SUCCESS);
+    ASSERT_EQ(ACL(aclrtMalloc)(&memory_, 65536, ACL_MEM_MALLOC_HUGE_FIRST), ACL_SUCCESS);
+    ASSERT_EQ(ACL(aclrtMalloc)(&workspace_, 65536, ACL_MEM_MALLOC_HUGE_FIRST), ACL_SUCCESS);
+  }
+  void TearDown() override {
+    for (const aclTensor* tensor : tensors_) NNOPBASE(aclDestroyTensor)(tensor);
+    EXPECT_EQ(ACL(aclrtFree)(workspace_), ACL_SUCCESS);
+    EXPECT_EQ(ACL(aclrtFree)(memory_), ACL_SUCCESS);
+    EXPECT_EQ(ACL(aclrtDestroyStream)(stream_), ACL_SUCCESS);
+    EXPECT_EQ(ACL(aclrtResetDevice)(0), ACL_SUCCESS);
+  }
+  // A float32 tensor at byte |at| of the memory.
+  aclTensor* tensor(size_t at, std::vector<int64_t> dims, std::vector<int64_t> strides) {
+    const int64_t storage[] = {1024};
+    aclTensor* const made =
+        NNOPBASE(aclCreateTensor)(dims.data(), dims.size(), ACL_FLOAT, strides.data(), 0,
+                                  ACL_FORMAT_ND, storage, 1, static_cast<char*>(memory_) + at);
+    EXPECT_NE(made, nullptr);
+    if (made != nullptr) tensors_.push_back(made);
+    return made;
+  }
+  void put(size_t at, const std::vector<float>& values) {
+    EXPECT_EQ(ACL(aclrtMemcpyAsync)(static_cast<char*>(memory_) + at, 4096, values.data(),
+                                    values.size() * 4, ACL_MEMCPY_HOST_TO_DEVICE, stream_),
+              ACL_SUCCESS);
+    EXPECT_EQ(ACL(aclrtSynchronizeStream)(stream_), ACL_SUCCESS);
+  }
+  std::vector<float> get(size_t at, size_t count) {
+    std::vector<float> values(count);
+    EXPECT_EQ(ACL(aclrtMemcpyAsync)(values.data(), count * 4, static_cast<char*>(memory_) + at,
+                                    count * 4, ACL_MEMCPY_DEVICE_TO_HOST, stream_),
+              ACL_SUCCESS);
+    EXPECT_EQ(ACL(aclrtSynchronizeStream)(stream_), ACL_SUCCESS);
+    return values;
+  }
+
+  aclrtStream stream_ = nullptr;
+  void* memory_ = nullptr;
+  void* workspace_ = nullptr;
+  std::vector<const aclTensor*> tensors_;
+};
+
+TEST_F(AclnnShimTest, AProductOfATransposedViewHasAWorkspace) {
+  put(0, {1, 2, 3, 4});
+  put(4096, {1, 0, 0, 2});
+  uint64_t size = 0;
+  aclOpExecutor* executor = nullptr;
+  ASSERT_EQ(OPAPI(aclnnMatmulGetWorkspaceSize)(
+                tensor(0, {2, 2}, {1, 2}), tensor(4096, {2, 2}, {2, 1}),
+                tensor(8192, {2, 2}, {2, 1}), ACLNN_KEEP_DTYPE, &size, &executor),
+            0);
+  EXPECT_GT(size, 0u);
+  EXPECT_EQ(OPAPI(aclnnMatmul)(workspace_, size, executor, stream_), 0);
+  EXPECT_EQ(get(8192, 4), (std::vector<float>{1, 6, 2, 8}));
+}
+
+TEST_F(AclnnShimTest, ARepeatableExecutorRunsAgain) {
+  float two = 2;
+  aclScalar* const factor = NNOPBASE(aclCreateScalar)(&two, ACL_FLOAT);
+  put(0, {1, 2});
+  uint64_t size = 0;
+  aclOpExecutor* executor = nullptr;
+  aclTensor* const x = tensor(0, {2}, {1});
+  ASSERT_EQ(OPAPI(aclnnMulsGetWorkspaceSize)(x, factor, x, &size, &executor), 0);
+  ASSERT_EQ(NNOPBASE(aclSetAclOpExecutorRepeatable)(executor), 0);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(OPAPI(aclnnMuls)(nullptr, 0, executor, stream_), 0);
+  EXPECT_EQ(get(0, 2), (std::vector<float>{8, 16}));
+  EXPECT_EQ(NNOPBASE(aclDestroyAclOpExecutor)(executor), 0);
+  EXPECT_EQ(NNOPBASE(aclDestroyScalar)(factor), 0);
+}
+
+TEST_F(AclnnShimTest, SoftmaxOfARowWithoutAFiniteElementIsNaN) {
+  put(0, {0, 0, -INFINITY, -INFINITY});
+  uint64_t size = 0;
+  aclOpExecutor* executor = nullptr;
+  aclTensor* const x = tensor(0, {2, 2}, {2, 1});
+  ASSERT_EQ(OPAPI(aclnnSoftmaxGetWorkspaceSize)(x, -1, x, &size, &executor), 0);
+  EXPECT_EQ(OPAPI(aclnnSoftmax)(workspace_, size, executor, stream_), 0);
+  const std::vector<float> y = get(0, 4);
+  EXPECT_EQ(y[0], 0.5f);
+  EXPECT_TRUE(std::isnan(y[2]));
+}
+
+TEST_F(AclnnShimTest, ShapesThatDoNotFitAreRefused) {
+  float one = 1;
+  aclScalar* const alpha = NNOPBASE(aclCreateScalar)(&one, ACL_FLOAT);
+  uint64_t size = 0;
+  aclOpExecutor* executor = nullptr;
+  EXPECT_NE(OPAPI(aclnnAddGetWorkspaceSize)(tensor(0, {2}, {1}), tensor(0, {3}, {1}), alpha,
+                                            tensor(0, {2}, {1}), &size, &executor),
+            0);
+  EXPECT_NE(OPAPI(aclnnAddGetWorkspaceSize)(nullptr, tensor(0, {3}, {1}), alpha,
+                                            tensor(0, {2}, {1}), &size, &executor),
+            0);
+  NNOPBASE(aclDestroyScalar)(alpha);
+}
+
+TEST(AclnnShimDeathTest, AnExecutorUsedTwiceEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        ACL(aclInit)(nullptr);
+        ACL(aclrtSetDevice)(0);
+        aclrtStream stream = nullptr;
+        ACL(aclrtCreateStreamWithConfig)(&stream, 0, 0);
+        void* memory = nullptr;
+        ACL(aclrtMalloc)(&memory, 4096, ACL_MEM_MALLOC_HUGE_FIRST);
+        const int64_t dims[] = {4};
+        aclTensor* const x = NNOPBASE(aclCreateTensor)(dims, 1, ACL_FLOAT, nullptr, 0,
+                                                       ACL_FORMAT_ND, dims, 1, memory);
+        uint64_t size = 0;
+        aclOpExecutor* executor = nullptr;
+        OPAPI(aclnnSqrtGetWorkspaceSize)(x, x, &size, &executor);
+        OPAPI(aclnnSqrt)(nullptr, 0, executor, stream);
+        OPAPI(aclnnSqrt)(nullptr, 0, executor, stream);
+      },
+      "aclnnSqrt: an executor that was used or destroyed");
+}
+
+}  // namespace

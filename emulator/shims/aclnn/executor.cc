@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "emulator/shims/aclnn/executor.h"
+
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "emulator/shims/acl/runtime.h"
+#include "emulator/shims/beside.h"
+
+namespace keel::emulator::aclnn {
+namespace {
+
+decltype(&keel_emulated_acl_stream) find_stream_function() {
+  decltype(&keel_emulated_acl_stream) stream = nullptr;
+  find_beside(open_beside(reinterpret_cast<void*>(&aclnnAdd), "libascendcl.so"),
+              "keel_emulated_acl_stream", &stream);
+  return stream;
+}
+
+// Keeps the executors used last, marked, so that a second use of one is found.
+void keep_spent(aclOpExecutor* executor) {
+  constexpr size_t kKept = 4096;
+  static std::mutex& mutex = *new std::mutex;
+  static auto& kept = *new std::deque<std::unique_ptr<aclOpExecutor>>;
+  const std::lock_guard lock(mutex);
+  kept.emplace_back(executor);
+  if (kept.size() > kKept) kept.pop_front();
+}
+
+double bytes_of(const Tensor& tensor) {
+  return static_cast<double>(tensor.count()) * size_of(tensor.type);
+}
+
+Work work_of(const Prepared& prepared) {
+  Work work;
+  for (const Tensor& tensor : prepared.tensors) work.bytes += bytes_of(tensor);
+  const bool is_product = prepared.name.find("atMul") != std::string::npos ||
+                          prepared.name == "aclnnMatmul" || prepared.name == "aclnnAddmm";
+  if (is_product) {
+    const size_t out = prepared.tensors.size() - 1;
+    const Dims& left = prepared.tensors[out - 2].dims;
+    work.flops =
+        2 * static_cast<double>(prepared.tensors[out].count()) * static_cast<double>(left.back());
+    const aclDataType type = prepared.tensors[out - 2].type;
+    work.dtype = type == ACL_FLOAT16 ? "float16" : type == ACL_BF16 ? "bfloat16" : "float32";
+  }
+  return work;
+}
+
+Status run(Access& access, const Prepared& prepared, Address workspace) {
+  if (prepared.workspace != 0) {
+    std::byte* scratch = nullptr;
+    Status status = access.reach(workspace, prepared.workspace, &scratch);
+    if (!status.ok()) return status;
+    std::memset(scratch, 0x5a, prepared.workspace);
+  }
+  std::vector<Operand> operands;
+  for (const Tensor& tensor : prepared.tensors) {
+    Status status = operands.emplace_back(tensor).reach(access);
+    if (!status.ok()) return status;
+  }
+  return prepared.body(operands);
+}
+
+}  // namespace
+
+const Tensor& tensor_of(const char* name, const aclTensor* handle) {
+  if (handle->mark != aclTensor::kMark) undefined(name, "a tensor that was destroyed");
+  return handle->tensor;
+}
+
+aclnnStatus prepare(const char* name, std::initializer_list<const aclTensor*> tensors,
+                    uint64_t workspace, Body body, uint64_t* out_workspace_size,
+                    aclOpExecutor** out_executor) {
+  if (out_workspace_size == nullptr || out_executor == nullptr) return kNullPointer;
+  try {
+    auto prepared = std::make_shared<Prepared>();
+    prepared->name = name;
+    for (const aclTensor* tensor : tensors) {
+      prepared->tensors.push_back(tensor_of(name, tensor));
+      if (size_of(prepared->tensors.back().type) == 0) return kBadParameter;
+    }
+    prepared->body = std::move(body);
+    prepared->workspace = workspace;
+    auto executor = std::make_unique<aclOpExecutor>();
+    executor->prepared = std::move(prepared);
+    *out_workspace_size = workspace;
+    *out_executor = executor.release();
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return kRuntimeError;
+  }
+}
+
+aclnnStatus execute(const char* name, void* workspace, uint64_t workspace_size,
+                    aclOpExecutor* executor, aclrtStream handle) {
+  static const auto find_stream = find_stream_function();
+  if (find_stream == nullptr) return kRuntimeError;
+  if (executor == nullptr) return kNullPointer;
+  if (executor->mark != aclOpExecutor::kMark) {
+    undefined(name, "an executor that was used or destroyed");
+  }
+  const std::shared_ptr<const Prepared> prepared = executor->prepared;
+  if (prepared->name != name) undefined(name, "an executor of another operator");
+  if (workspace_size < prepared->workspace) {
+    undefined(name, "a workspace smaller than the first phase asked for");
+  }
+  if (!executor->is_repeatable) {
+    executor->mark = 0;
+    executor->prepared = nullptr;
+    keep_spent(executor);
+  }
+  Stream* stream = nullptr;
+  if (find_stream(name, handle, &stream) != ACL_SUCCESS) return kRuntimeError;
+  const Tensor& output = prepared->tensors.back();
+  const Result result = {output.data + static_cast<uint64_t>(output.offset) * size_of(output.type),
+                         output.count() == 0 ? 0 : size_of(output.type)};
+  const Status status = stream->launch(work_of(*prepared), result,
+                                       [prepared, where = address_of(workspace)](Access& access) {
+                                         return run(access, *prepared, where);
+                                       });
+  return status.ok() ? 0 : kRuntimeError;
+}
+
+}  // namespace keel::emulator::aclnn

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two phases that all operators share.
+#ifndef KEEL_EMULATOR_SHIMS_ACLNN_EXECUTOR_H_
+#define KEEL_EMULATOR_SHIMS_ACLNN_EXECUTOR_H_
+
+#include <initializer_list>
+#include <string>
+
+#include "emulator/shims/aclnn/objects.h"
+
+namespace keel::emulator::aclnn {
+
+// The library's answers to a bad call.
+inline constexpr aclnnStatus kNullPointer = 161001;
+inline constexpr aclnnStatus kBadParameter = 161002;
+inline constexpr aclnnStatus kRuntimeError = 361001;
+
+// Workspace of an operator that asks for one.
+inline constexpr uint64_t kWorkspace = 4096;
+
+// The tensor behind a handle; ends the process for a destroyed one.
+const Tensor& tensor_of(const char* name, const aclTensor* handle);
+
+// First phase: prepares |body| over |tensors|, of which none is NULL.
+aclnnStatus prepare(const char* name, std::initializer_list<const aclTensor*> tensors,
+                    uint64_t workspace, Body body, uint64_t* out_workspace_size,
+                    aclOpExecutor** out_executor);
+// Second phase: enqueues |executor|, and consumes it unless it is repeatable.
+aclnnStatus execute(const char* name, void* workspace, uint64_t workspace_size,
+                    aclOpExecutor* executor, aclrtStream stream);
+
+}  // namespace keel::emulator::aclnn
+
+// Defines the second phase of an operator.
+#define KEEL_SECOND_PHASE(operator_name)                                                    \
+  aclnnStatus aclnn##operator_name(void* workspace, uint64_t workspaceSize,                 \
+                                   aclOpExecutor* executor, aclrtStream stream) {           \
+    return keel::emulator::aclnn::execute("aclnn" #operator_name, workspace, workspaceSize, \
+                                          executor, stream);                                \
+  }
+
+#endif  // KEEL_EMULATOR_SHIMS_ACLNN_EXECUTOR_H_
