@@ -4,7 +4,6 @@
 #include <random>
 #include <thread>
 
-#include "core/stream_refusal.h" /* TEMP */
 #include "core/testing/keel_test.h"
 
 namespace keel::testing {

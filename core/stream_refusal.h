@@ -7,8 +7,6 @@
 
 #include "core/status.h"
 
-enum { KEEL_STREAM_FAILED = 37 }; /* TEMP */
-
 namespace keel {
 
 class Stream;

@@ -95,13 +95,20 @@ typedef struct keel_kernel {
 /* Stands for the default deadline: keel_init_options.default_timeout_ns, else KEEL_TIMEOUT seconds
  * of the environment, else 10 minutes. No value means "forever". */
 #define KEEL_TIMEOUT_DEFAULT ((int64_t)-1)
-/* As long as the operations may take: the default deadline, and the deadlines of all collectives
- * and messages that the wait is for. Such a wait returns KEEL_TIMED_OUT because an operation missed
- * its own deadline, or because other work took longer than the default one. Taken by
- * keel_stream_synchronize, keel_event_wait and keel_comm_finalize. */
+/* As long as the operations may take: the sum of the default deadline and the deadlines of the
+ * collectives and messages that are not complete, on the stream, on the event's stream, or of the
+ * communicator. Such a wait returns KEEL_TIMED_OUT if an operation misses its own deadline, or if
+ * other work takes longer than the default one. Taken by keel_stream_synchronize, keel_event_wait
+ * and keel_comm_finalize. */
 #define KEEL_TIMEOUT_OPERATIONS ((int64_t)-2)
 
 /* ---- errors and logs ---------------------------------------------------- */
+
+/* A status beside those of keel_status, which no plugin returns: the call was refused because its
+ * stream had failed before. The text has the failure, which waits and queries return with its own
+ * code. A communicator that is over, a lost device and arguments that are refused for themselves
+ * keep their codes. */
+enum { KEEL_STREAM_FAILED = 37 };
 
 /* Name of |status|, "KEEL_TIMED_OUT"; "KEEL_UNKNOWN" for an unknown number. Static string. */
 KEEL_API const char* keel_status_name(keel_status status);
@@ -272,12 +279,13 @@ KEEL_API keel_status keel_memory_snapshot(keel_device device, char* out_text,
  * the memory is advised otherwise (MADV_NOHUGEPAGE). */
 KEEL_API keel_status keel_host_register(keel_device device, void* pointer, uint64_t size);
 /* As the |size| of keel_host_register, with |pointer| NULL: declares all memory of this process,
- * now and later, reachable for |device|, a CPU device; keel_host_unregister with NULL takes the
- * declaration back. Any readable and writable memory may then be the buffer of a collective, a
- * message or an operator. Nothing is pinned. Each operation asks the kernel whether its buffers are
- * still mapped, about 1 us for each: a stale pointer fails the operation on this rank, and the
- * other ranks with KEEL_RANK_FAILED and the name of this one. Memory that is unmapped while an
- * operation runs is not caught. KEEL_UNSUPPORTED for other devices. */
+ * now and later, reachable for |device|, a CPU device. Any readable and writable memory may then be
+ * the buffer of a collective, a message or an operator. Nothing is pinned. Declarations are
+ * counted; keel_host_unregister with NULL takes one back, the last one only while no collective or
+ * message of this process on |device| is in flight. Each operation asks the kernel whether its
+ * buffers are still mapped, about 1 us for each: a stale pointer fails the operation on this rank,
+ * and on the other ranks with KEEL_RANK_FAILED and the name of this rank. Memory that is unmapped
+ * while an operation runs is not caught. KEEL_UNSUPPORTED for other devices. */
 #define KEEL_ALL_MEMORY UINT64_MAX
 KEEL_API keel_status keel_host_unregister(keel_device device, void* pointer);
 
@@ -321,8 +329,8 @@ KEEL_API keel_status keel_stream_query(keel_stream stream);
  * work; the data is then undefined, and later work is dropped until keel_stream_recover. After
  * KEEL_TIMED_OUT keel_stream_query tells the two deadlines apart: KEEL_NOT_READY or KEEL_OK if the
  * wait ran out of |timeout_ns|, KEEL_TIMED_OUT if an operation missed its own deadline. A call
- * that a failed stream refuses returns the stream's failure, as keel_stream_query does; a call that
- * is refused for itself does not fail the stream. */
+ * that a failed stream refuses returns KEEL_STREAM_FAILED; a call that is refused for itself does
+ * not fail the stream. */
 KEEL_API keel_status keel_stream_synchronize(keel_stream stream, int64_t timeout_ns);
 /* Drains a failed stream and makes it usable again; the memory that its work used is then free for
  * the caller. Also waits for the collectives enqueued before, which wait for all ranks to call.
