@@ -86,6 +86,7 @@ const Case kCases[] = {
      }},
     {"Tp2", kGpt2, "tp=2", kPlain},
     {"Tp2", kLlama, "tp=2", kPlain},
+    {"Tp2Zero3", kLlama, "tp=2", [](Settings& s) { s.sharding = 3; }},
     {"Tp4SequenceChunks", kGpt2, "tp=4",
      [](Settings& s) {
        s.sequence_parallel = true;
