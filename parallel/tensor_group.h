@@ -18,6 +18,8 @@
 //
 //   gather_products   lane:    [gather 0][gather 1][gather 2]
 //                     compute:           [product 0][product 1][product 2]
+//   (a chunk's gather writes its rows of each rank's part and leaves those between; the validation
+//   layer, which counts the whole span of a collective as written, reports races there)
 //   products_reduce   compute: [product 0][product 1][product 2]
 //                     lane:               [reduce 0][reduce 1][reduce 2]
 #ifndef KEEL_PARALLEL_TENSOR_GROUP_H_

@@ -134,7 +134,14 @@ const Mistake kMistakes[] = {
        s.bucket_bytes = 20000;
      },
      [](Options& o) {
-       o.before_run = [](Engine& engine, Schedule::Run&) { engine.store(0).begin_step(1); };
+       o.before_run = [](Engine& engine, Schedule::Run& run) {
+         engine.store(0).begin_step(1);
+         // The early sums must not come late by luck.
+         run.load = [&engine, usual = run.load](Stage& stage, size_t slot, int64_t micro_batch) {
+           if (micro_batch == 1) engine.mesh().device().synchronize();
+           usual(stage, slot, micro_batch);
+         };
+       };
      }},
     {"GradientsNotCleared", "dp=2", [](Settings& s) { s.sharding = 2; },
      [](Options& o) {

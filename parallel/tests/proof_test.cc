@@ -86,6 +86,7 @@ const Case kCases[] = {
      }},
     {"Tp2", kGpt2, "tp=2", kPlain},
     {"Tp2", kLlama, "tp=2", kPlain},
+    {"Tp2Zero3", kLlama, "tp=2", [](Settings& s) { s.sharding = 3; }},
     {"Tp4SequenceChunks", kGpt2, "tp=4",
      [](Settings& s) {
        s.sequence_parallel = true;
@@ -138,6 +139,18 @@ const Case kCases[] = {
        s.sharding = 3;
      },
      "cpu+sim"},
+    {"MixedTp4Chunks", kGpt2, "tp=4",
+     [](Settings& s) {
+       s.sequence_parallel = true;
+       s.chunks = 2;
+     },
+     "cpu+sim"},
+    {"SimTp2Chunks", kLlama, "tp=2",
+     [](Settings& s) {
+       s.sequence_parallel = true;
+       s.chunks = 3;
+     },
+     "sim"},
     {"SimDp2Tp2", kGpt2, "dp=2,tp=2", [](Settings& s) { s.sequence_parallel = true; }, "sim"},
     {"VulkanDp2", kGpt2, "dp=2", kPlain, "cpu+vulkan"},
 };
