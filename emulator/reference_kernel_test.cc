@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/reference_kernel.h"
 
+#include <cmath>
 #include <keel/plugin_kit.hpp>
 
 #include "emulator/testing/emulator_test.h"
@@ -10,6 +11,9 @@ namespace {
 
 class ReferenceKernelTest : public EmulatorTest {
  protected:
+  explicit ReferenceKernelTest(const DeviceOptions& options = {})
+      : device_(make_device(options)), stream_(make_stream(device_)) {}
+
   // Creates a float32 tensor on the device.
   keel_tensor tensor(std::initializer_list<int64_t> shape, const std::vector<float>& values) {
     const Address address = alloc(*device_, values.size() * 4);
@@ -33,8 +37,8 @@ class ReferenceKernelTest : public EmulatorTest {
     return call;
   }
 
-  const std::shared_ptr<Device> device_ = make_device();
-  const std::unique_ptr<Stream> stream_ = make_stream(device_);
+  const std::shared_ptr<Device> device_;
+  const std::unique_ptr<Stream> stream_;
 };
 
 TEST_F(ReferenceKernelTest, RunsInStreamOrderOnItsOwnCopyOfTheCall) {
@@ -87,6 +91,38 @@ TEST_F(ReferenceKernelTest, TakesOnlyWhatTheSchemaAllows) {
   tensors[1] = &a;
   EXPECT_TRUE(reference_takes(make_call(KEEL_OP_ADD, &tensors)));
   EXPECT_FALSE(reference_takes(make_call(KEEL_OP_CUSTOM_BASE, &tensors)));
+}
+
+class UncomputedKernelTest : public ReferenceKernelTest {
+ protected:
+  UncomputedKernelTest() : ReferenceKernelTest(options()) {}
+
+ private:
+  static DeviceOptions options() {
+    DeviceOptions options;
+    options.computes = false;
+    return options;
+  }
+};
+
+TEST_F(UncomputedKernelTest, PoisonsTheOutputsElementsAlone) {
+  const keel_tensor x = tensor({2, 2}, {1, 2, 3, 4});
+  keel_tensor y = tensor({2, 2}, {7, 7, 7, 7, 7, 7});
+  y.strides[0] = 3;
+  std::vector<const keel_tensor*> tensors = {&x, &x, &y};
+  expect_ok(launch_reference(*stream_, make_call(KEEL_OP_ADD, &tensors)));
+  const std::vector<float> values = floats(y, 6);
+  for (const size_t poisoned : {0, 1, 3, 4}) EXPECT_TRUE(std::isnan(values[poisoned]));
+  for (const size_t kept : {2, 5}) EXPECT_EQ(values[kept], 7);
+  EXPECT_EQ(floats(x, 4), (std::vector<float>{1, 2, 3, 4}));  // copies move their bytes
+}
+
+TEST_F(UncomputedKernelTest, ChecksAddressesAllTheSame) {
+  keel_tensor a = tensor({3}, {1, 2, 3});
+  a.byte_offset = 4;
+  std::vector<const keel_tensor*> tensors = {&a, &a, &a};
+  expect_ok(launch_reference(*stream_, make_call(KEEL_OP_ADD, &tensors)));
+  expect_fails(Code::kIllegalAddress, "12 bytes", stream_->synchronize(test_timeout()));
 }
 
 }  // namespace

@@ -212,6 +212,7 @@ Tensor TransformerStage::head_data(Slot& target, double scale) {
 void TransformerStage::head_weight(Slot& target) {
   const size_t head = layout_.parameters[layout_.head].unit;
   store_.acquire_gradients(head);
+  store_.acquire_gradients(layout_.parameters[layout_.norm.gain].unit);
   head_->backward_weight(target.head);
   // GPT-2's one table is complete only behind the embedding.
   if (!place_.first || layout_.head != layout_.tokens) store_.release_gradients(head);
@@ -228,6 +229,8 @@ Tensor TransformerStage::block_data(Slot& target, size_t block, Tensor d) {
 }
 
 void TransformerStage::block_weight(Slot& target, size_t block) {
+  // Another micro-batch's passes may have completed the unit since block_data().
+  store_.acquire_gradients(blocks_[block].unit());
   blocks_[block].backward_weight(target.blocks[block]);
   store_.release_gradients(blocks_[block].unit());
 }

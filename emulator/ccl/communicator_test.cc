@@ -17,7 +17,14 @@ class CclTest : public EmulatorTest {
     const UniqueId id = Clique::make_id();
     ranks_.resize(world);
     for (uint32_t rank = 0; rank < world; ++rank) {
-      devices_.push_back(make_faulty(rank + 1 == world ? faults : "", rank));
+      if (computes_) {
+        devices_.push_back(make_faulty(rank + 1 == world ? faults : "", rank));
+      } else {
+        DeviceOptions options;
+        options.index = rank;
+        options.computes = false;
+        devices_.push_back(make_device(options));
+      }
       streams_.push_back(make_stream(devices_[rank]));
     }
     each_rank([&](uint32_t rank) {
@@ -58,10 +65,29 @@ class CclTest : public EmulatorTest {
     return made;
   }
 
+  bool computes_ = true;
   std::vector<std::shared_ptr<Device>> devices_;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::vector<std::unique_ptr<Communicator>> ranks_;
 };
+
+TEST_F(CclTest, WithoutArithmeticASumIsPoisonAndAGatherIsMoved) {
+  computes_ = false;
+  meet(2);
+  for (const Collective collective : {Collective::kAllReduce, Collective::kAllGather}) {
+    Address received[2] = {};
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      const Address sent = filled(rank, {rank + 1});
+      received[rank] = filled(rank, {0, 0});
+      expect_ok(run(rank, call(collective, sent, received[rank], 1)));
+    }
+    const bool sums = collective == Collective::kAllReduce;
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ(result(rank, received[rank], 2),
+                (sums ? std::vector<uint32_t>{0xffffffff, 0} : std::vector<uint32_t>{1, 2}));
+    }
+  }
+}
 
 TEST_F(CclTest, MovesAndReducesWhatIsOnTheDevices) {
   meet(3);

@@ -2,8 +2,8 @@
 // Interleaved 1F1B: each rank has several chunks of the model, so that the pipeline fills after
 // shorter passes. Two ranks, two chunks each (the second in brackets), two micro-batches:
 //
-//   rank 0  0  1 [0][1] .  . [0-0] [1-1]  0-0   .   1-1
-//   rank 1     0  1 [0][0-0] [1]  [1-1]  0-0  1-1
+//   rank 0  0    1    [0]  [1]  .    .    [b0] -    .    [b1] -    b0   -    b1   -
+//   rank 1  .    0    1    [0]  [b0] -    [1]  [b1] -    b0   -    b1   -
 //
 // Micro-batches pass in groups of |ranks|: a group goes through chunk 0, then through chunk 1, and
 // backwards through the chunks in reverse. Idle: (ranks - 1) (F + B) / chunks, F and B of all of a

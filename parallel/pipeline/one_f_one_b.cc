@@ -3,12 +3,12 @@
 // backward pass, so that rank r holds ranks - r micro-batches at most. Four ranks, six
 // micro-batches, a backward pass of twice a forward pass:
 //
-//   rank 0  0 1 2 3 . . . . . . . . . 0-0 4 1-1 5 2-2 . 3-3 . . . 4-4 . 5-5
-//   rank 1    0 1 2 . . . . . . 0-0 3 1-1 4 2-2 5 3-3 . . . 4-4 . . . 5-5
-//   rank 2      0 1 . . . 0-0 2 1-1 3 2-2 4 3-3 5 . . 4-4 . . . 5-5
-//   rank 3        0 0-0 1 1-1 2 2-2 3 3-3 4 4-4 5 5-5
+//   rank 0  0  1  2  3  .  .  .  .  .  .  b0 -  4  b1 -  5  b2 -  .  b3 -  .  b4 -  .  b5 -
+//   rank 1  .  0  1  2  .  .  .  .  b0 -  3  b1 -  4  b2 -  5  b3 -  .  b4 -  .  b5 -
+//   rank 2  .  .  0  1  .  .  b0 -  2  b1 -  3  b2 -  4  b3 -  5  b4 -  .  b5 -
+//   rank 3  .  .  .  0  b0 -  1  b1 -  2  b2 -  3  b3 -  4  b4 -  5  b5 -
 //
-// n: forward of micro-batch n; n-n: backward. Idle: (ranks - 1) (F + B).
+// n: forward of micro-batch n; bn -: backward. Idle: (ranks - 1) (F + B).
 //
 // Source: Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training", 2021
 // (PipeDream-Flush), section 3.2. With Gradients::kApart the input's gradient goes to the rank

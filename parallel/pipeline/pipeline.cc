@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <exception>
 #include <keel/parallel/pipeline.hpp>
 #include <map>
 #include <utility>
@@ -69,6 +70,10 @@ struct Pipeline::Chunk {
     free.erase(free.begin());
     slot_of[micro_batch] = slot;
     return slot;
+  }
+  void give_back(uint32_t micro_batch) {
+    free.push_back(slot_of.at(micro_batch));
+    slot_of.erase(micro_batch);
   }
 };
 
@@ -139,7 +144,9 @@ Pipeline::Pipeline(Communicator* axis, PipelineSchedule schedule, std::vector<St
 
 // A destroyed stream cancels what it has not begun: the last messages would fail at their
 // receivers.
+// In a failed step the peers may have stopped: nobody would receive them.
 Pipeline::~Pipeline() {
+  if (std::uncaught_exceptions() > 0) state_->links.abort();
   state_->links.drain();
 }
 
@@ -185,7 +192,7 @@ void Pipeline::run(size_t index, const PipelineStep& step) {
       backward_data(action, step, SpanKind::kBackwardData, /*is_whole=*/false);
       break;
     case Task::kBackwardWeight:
-      backward_weight(action, step, /*is_marked=*/true);
+      backward_weight(action, step);
       break;
   }
   if (!ends_slot(action.task)) return;
@@ -289,7 +296,11 @@ void Pipeline::backward_data(const Action& action, const PipelineStep& step, Spa
   if (step.recorder != nullptr) {
     mark = step.recorder->begin(stream, kind, action.stage, action.micro_batch);
   }
-  stage.backward_data(place, step.scale);
+  if (is_whole) {
+    stage.backward(place, step.scale);
+  } else {
+    stage.backward_data(place, step.scale);
+  }
   keel_tensor gradient = {};
   if (!stage.is_first()) {
     gradient = stage.input_gradient(place);
@@ -300,7 +311,7 @@ void Pipeline::backward_data(const Action& action, const PipelineStep& step, Spa
     stream.copy(stream.device(), outgoing.data.data(), stream.device(), first_byte(gradient),
                 bytes);
   }
-  if (is_whole) backward_weight(action, step, /*is_marked=*/false);
+  if (is_whole) chunk.give_back(action.micro_batch);
   if (step.recorder != nullptr) step.recorder->end(mark, stream);
   if (stage.is_first()) return;
   outgoing.computed.record(stream);
@@ -318,21 +329,17 @@ void Pipeline::backward_data(const Action& action, const PipelineStep& step, Spa
   chunk.next_outgoing = (chunk.next_outgoing + 1) % chunk.outgoing.size();
 }
 
-void Pipeline::backward_weight(const Action& action, const PipelineStep& step, bool is_marked) {
+void Pipeline::backward_weight(const Action& action, const PipelineStep& step) {
   Chunk& chunk = state_->chunks[schedule_.chunk_of(action.stage)];
-  Stage& stage = *chunk.stage;
-  Stream& stream = stage.stream();
-  const size_t place = chunk.slot_of.at(action.micro_batch);
-  is_marked &= step.recorder != nullptr;
+  Stream& stream = chunk.stage->stream();
   size_t mark = 0;
-  if (is_marked) {
+  if (step.recorder != nullptr) {
     mark =
         step.recorder->begin(stream, SpanKind::kBackwardWeight, action.stage, action.micro_batch);
   }
-  stage.backward_weight(place);
-  if (is_marked) step.recorder->end(mark, stream);
-  chunk.slot_of.erase(action.micro_batch);
-  chunk.free.push_back(place);
+  chunk.stage->backward_weight(chunk.slot_of.at(action.micro_batch));
+  if (step.recorder != nullptr) step.recorder->end(mark, stream);
+  chunk.give_back(action.micro_batch);
 }
 
 }  // namespace v0

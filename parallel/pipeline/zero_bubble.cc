@@ -4,11 +4,11 @@
 // Rank r postpones the weights' gradients of r micro-batches; every rank then holds |ranks|
 // micro-batches at most, as rank 0 does in 1F1B. Three ranks, five micro-batches, equal passes:
 //
-//   rank 0  0  1  2  .  .  0b 0w 3  1b 1w 4  2b 2w 3b 3w 4b 4w
-//   rank 1     0  1  .  0b 2  1b 0w 3  2b 1w 4  3b 2w 4b 3w 4w
-//   rank 2        0  0b 1  1b 2  2b 0w 3  3b 1w 4  4b 2w 3w 4w
+//   rank 0  0  1  2  .  .  0d 0w 3  1d 1w 4  2d 2w 3d 3w 4d 4w
+//   rank 1  .  0  1  .  0d 2  1d 0w 3  2d 1w 4  3d 2w 4d 3w 4w
+//   rank 2  .  .  0  0d 1  1d 2  2d 0w 3  3d 1w 4  4d 2w 3w 4w
 //
-// n: forward; nb: gradient of the input; nw: gradients of the weights.
+// n: forward; nd: gradient of the input; nw: gradients of the weights.
 // Idle: (ranks - 1) (F + B_data - B_weight).
 //
 // Source: Qi et al., "Zero Bubble Pipeline Parallelism", 2023, section 2.3.

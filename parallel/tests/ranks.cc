@@ -150,7 +150,7 @@ Training train(const Settings& settings, const Options& options) {
     Settings own = settings;
     if (options.adjust) options.adjust(own, mesh.rank());
     const auto schedule = std::make_shared<WatchedSchedule>();
-    Engine engine(mesh, own, schedule);
+    Engine engine(mesh, own, options.schedule ? options.schedule() : schedule);
     schedule->engine = &engine;
     schedule->before = options.before_run;
     if (options.prepare) options.prepare(engine);

@@ -59,7 +59,8 @@ struct Options {
   int64_t steps = 20;
   // Before the passes of each step, whose arguments it may change.
   std::function<void(Engine&, Schedule::Run&)> before_run;
-  std::function<void(Engine&)> prepare;  // before the first step
+  std::function<std::shared_ptr<Schedule>()> schedule;  // one a rank; without before_run
+  std::function<void(Engine&)> prepare;                 // before the first step
   std::function<void(Engine&, int64_t step)> before_step;
   std::function<void(Settings&, int64_t rank)> adjust;  // of one rank's settings
 };

@@ -8,6 +8,7 @@
 #include <functional>
 #include <keel/parallel.hpp>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <numbers>
 #include <optional>
@@ -72,6 +73,16 @@ std::vector<float> initial_value(const ParameterLayout& layout, const std::vecto
   throw std::runtime_error("no initial value of " + wanted.name);
 }
 
+// NULL: the engine's own.
+std::shared_ptr<parallel::Schedule> schedule_of(const MeshSettings& settings,
+                                                const parallel::Mesh& mesh) {
+  if (settings.schedule == "fill-drain" || mesh.size_of("pp") == 1) return nullptr;
+  parallel::Settings sizes;
+  sizes.micro_batches = settings.micro_batches;
+  const uint32_t chunks = settings.schedule.starts_with("interleaved") ? 2 : 1;
+  return parallel::pipelined(settings.schedule, mesh, sizes, chunks);
+}
+
 // One rank of the training.
 class Rank {
  public:
@@ -80,7 +91,8 @@ class Rank {
       : corpus_(corpus),
         training_(report.settings),
         mesh_(std::move(world), device, parallel::MeshShape::parse(settings.mesh)),
-        engine_(mesh_, settings_of(report.model, report.settings, settings)),
+        engine_(mesh_, settings_of(report.model, report.settings, settings),
+                schedule_of(settings, mesh_)),
         tokens_(static_cast<size_t>(training_.batch * report.model.context)),
         labels_(tokens_.size()) {
     const std::vector<float> values = layout.initial_values(training_.seed);

@@ -22,7 +22,8 @@ struct MeshSettings {
   int64_t sharding = 0;            // level of ZeRO
   std::string recompute = "none";  // or "selective", "full"
   bool sequence_parallel = false;
-  int64_t chunks = 1;  // of products beside communication
+  int64_t chunks = 1;                   // of products beside communication
+  std::string schedule = "fill-drain";  // of axis pp; or a name of make_schedule()
 };
 
 // Trains on |devices|, one rank each: all of them are ranks of this process, or if |rank| is not

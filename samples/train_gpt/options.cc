@@ -95,6 +95,10 @@ void declare_mesh(CLI::App& app, MeshSettings& mesh) {
   app.add_option("--recompute", mesh.recompute, "With --mesh: none, selective or full")
       ->check(CLI::IsMember({"none", "selective", "full"}))
       ->capture_default_str();
+  app.add_option("--schedule", mesh.schedule,
+                 "With --mesh: passes on axis pp: fill-drain, 1f1b, 1f1b-apart, interleaved (two "
+                 "chunks a rank), interleaved-apart or zero-bubble")
+      ->capture_default_str();
   app.add_flag("--sequence-parallel", mesh.sequence_parallel,
                "With --mesh: divide rows on axis tp between products");
 }
@@ -114,7 +118,8 @@ void check_mesh(const CLI::App& app, const Options& options) {
       throw std::invalid_argument("--precision bf16: not with --mesh, which computes in fp32");
     }
   } else {
-    refuse({"--micro-batches", "--chunks", "--sharding", "--recompute", "--sequence-parallel"},
+    refuse({"--micro-batches", "--chunks", "--sharding", "--recompute", "--schedule",
+            "--sequence-parallel"},
            "takes --mesh");
   }
 }

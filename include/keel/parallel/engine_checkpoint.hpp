@@ -14,11 +14,11 @@
 namespace keel::parallel {
 inline namespace v0 {
 
-// What this rank writes: NAME, NAME.first_moment and NAME.second_moment of each parameter. A tensor
+// This rank's part of a checkpoint: NAME, NAME.first_moment and NAME.second_moment of each parameter. A tensor
 // that several ranks hold is written by one of them. Valid until the engine's next step.
 std::vector<TensorPiece> checkpoint_pieces(Engine& engine);
-// Sets weights, moments and the number of steps. Every rank calls; waits. Throws what
-// Checkpoint::read throws, such as for a checkpoint of another model; the engine is then undefined.
+// Sets weights, moments and the number of steps. Every rank calls; waits. Throws the errors of
+// Checkpoint::read, such as for a checkpoint of another model; the engine is then undefined.
 void load_checkpoint(Engine& engine, const Checkpoint& checkpoint);
 
 }  // namespace v0

@@ -45,7 +45,7 @@ class Pipeline {
   // Error(KEEL_INVALID_ARGUMENT) for a schedule that check() refuses, a wrong number of ranks or
   // stages, or a first or last stage in a wrong place.
   Pipeline(Communicator* axis, PipelineSchedule schedule, std::vector<Stage*> stages);
-  // Waits for this rank's messages.
+  // Waits for this rank's messages; aborts them while an exception ends the caller's scope.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
@@ -70,7 +70,7 @@ class Pipeline {
   void post_receives(size_t index, const PipelineStep& step);
   void forward(const Action& action, const PipelineStep& step);
   void backward_data(const Action& action, const PipelineStep& step, SpanKind kind, bool is_whole);
-  void backward_weight(const Action& action, const PipelineStep& step, bool is_marked);
+  void backward_weight(const Action& action, const PipelineStep& step);
 
   PipelineSchedule schedule_;
   uint32_t rank_ = 0;

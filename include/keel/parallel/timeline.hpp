@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank did during one step: spans of time on its device and its host.
+// Timeline of a step: spans of time on a rank's device and host.
 #ifndef KEEL_PARALLEL_TIMELINE_HPP_
 #define KEEL_PARALLEL_TIMELINE_HPP_
 
