@@ -93,14 +93,6 @@ bool is_host_id(const keel_unique_id& id) {
 
 namespace {
 
-// A name that resolves to a loopback address only here (Debian's 127.0.1.1) is one of this host:
-// other hosts reach it by the address of an interface.
-bool names_loopback(const std::string& host) {
-  TcpAddress parsed;
-  return host == "localhost" || TcpAddress::parse(fmt::format("{}:0", host), &parsed).ok() ||
-         TcpAddress::parse(fmt::format("[{}]:0", host), &parsed).ok();
-}
-
 Status no_secret(const TcpAddress& address) {
   return failure(
       KEEL_FAILED_PRECONDITION,

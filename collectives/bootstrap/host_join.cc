@@ -215,6 +215,14 @@ Status HostSession::join_at(const HostServerAddress& address, const std::string&
     std::vector<TcpAddress> found;
     KEEL_RETURN_IF_ERROR(resolve(address.host, port, &found)
                              .with_prefix(fmt::format("rank {} of {}: ", self.rank, world)));
+    TcpAddress interface;
+    if (found[0].is_loopback() && !names_loopback(address.host) &&
+        interface_address("", &interface).ok()) {
+      interface.set_port(port);  // as the server on this host does
+      if (HostSecret secret; HostSecret::load(&secret).ok() && secret.is_given()) {
+        addresses.push_back(interface);
+      }
+    }
     addresses.insert(addresses.end(), found.begin(), found.end());
   }
   if (addresses.empty()) return {KEEL_INVALID_ARGUMENT, "the server's address has no port"};

@@ -167,6 +167,12 @@ Status resolve(const std::string& host, uint16_t port, std::vector<TcpAddress>* 
   return failure(KEEL_NOT_FOUND, "the host '{}' has no IPv4 or IPv6 address", host);
 }
 
+bool names_loopback(const std::string& host) {
+  TcpAddress parsed;
+  return host == "localhost" || TcpAddress::parse(fmt::format("{}:0", host), &parsed).ok() ||
+         TcpAddress::parse(fmt::format("[{}]:0", host), &parsed).ok();
+}
+
 Status interface_address(const std::string& name, TcpAddress* out_address) {
   // Addresses for documentation (RFC 5737, RFC 3849), which the default route covers.
   if (name.empty() && (default_route_address(AF_INET, "192.0.2.1:9", out_address) ||

@@ -39,6 +39,10 @@ class TcpAddress {
 // The addresses of |host|: a number, or a name that the resolver knows. Blocks as the resolver
 // does. KEEL_NOT_FOUND, naming |host|, when it does not resolve.
 Status resolve(const std::string& host, uint16_t port, std::vector<TcpAddress>* out_addresses);
+// Whether |host| means the loopback interface if it resolves to it: "localhost" and numbers do. Any
+// other name is one of this host, which resolves to a loopback address only here (Debian's
+// 127.0.1.1), and other hosts reach it by the address of an interface.
+bool names_loopback(const std::string& host);
 // The address of the interface |name| ("eth0"), IPv4 before IPv6, or with an empty name of the
 // interface that has the default route. KEEL_NOT_FOUND.
 Status interface_address(const std::string& name, TcpAddress* out_address);

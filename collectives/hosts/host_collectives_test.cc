@@ -151,7 +151,8 @@ std::string split(const Rank& self) {
 }
 
 std::string places(const Rank& self) {
-  if (!cases(self).empty()) return keel_last_error();
+  std::string problem = cases(self);
+  if (!problem.empty()) return problem;
   const std::string explained = explain(self.comm);
   for (const char* part : {"\"path\": \"hosts\"", "\"lanes\": 2", "\"wire\": \"tcp\"",
                            "{\"name\": \"a\", \"ranks\": [0, 2]}"}) {
@@ -200,6 +201,7 @@ std::string abort_it(const Rank& self) {
     hear();
     keel_comm_abort(self.comm);
     say("aborted");
+    hear();  // the end of this process would be another failure
     return "";
   }
   keel_status status = keel_barrier(self.comm, self.stream);
@@ -377,6 +379,7 @@ TEST(HostFailureTest, AbortReachesAllHosts) {
     EXPECT_SAYS("ABORTED", line);
     EXPECT_SAYS("rank 1 aborted", line);
   }
+  job[1].write_line("end");
   job.expect_success();
 }
 

@@ -35,7 +35,7 @@ class HostExecutor {
   HostExecutor(RankContext& context, WireSet& wires, const HostRanks& ranks,
                std::vector<uint32_t> members);
 
-  // What differs from the caller's request in a part of an operation.
+  // Differences of a part of an operation from the caller's request.
   struct Options {
     uint64_t divisor = 0;  // for KEEL_AVG; 0: the number of ranks
   };

@@ -178,8 +178,9 @@ class Ping {
 void add_ping_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("ping", "Measure the links between the hosts of a job");
   command->footer(
-      "Started by a launcher, one process per host or more:\n"
-      "  keel run --hosts node1,node2,node3 -- keel ping");
+      "Under a launcher, with a process or more per host:\n"
+      "  keel run --hosts node1,node2,node3 -- keel ping\n"
+      "  keel ping --size 64 --json");
   auto options = std::make_shared<PingOptions>();
   command->add_option("--rounds", options->rounds, "Round trips of 8 bytes")
       ->capture_default_str()

@@ -90,6 +90,7 @@ TcpLane* TcpWires::lane(uint32_t peer, uint32_t number) {
       }
     } else {
       take_news();  // the peer may have connected already
+      if (is_failed_) return nullptr;
     }
   }
   activate(*found);
