@@ -16,7 +16,7 @@ class PinnedPool {
  public:
   static constexpr uint64_t kBlockBytes = uint64_t{1} << 20;
   // A stream that needs more blocks waits for its own work first.
-  static constexpr size_t kManyBlocks = 64;
+  static constexpr size_t kManyBlocks = 1024;
 
   struct Block {
     PinnedPool* pool;

@@ -10,6 +10,7 @@ namespace {
 
 // Alignment of copies within a device.
 constexpr uintptr_t kCopyAlignment = 64;
+constexpr uint64_t kBounceBytes = uint64_t{1} << 20;
 
 bool is_aligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % kCopyAlignment == 0;
@@ -51,9 +52,11 @@ keel_status Stream::wrap(Device& device, aclrtStream native, std::unique_ptr<Str
 
 Stream::~Stream() {
   device_.pinned_pool().reclaim(this);
-  if (!is_owned_ || native_ == nullptr) return;
-  (void)device_.release("aclrtDestroyStream",
-                        [&](const Functions& acl) { return acl.aclrtDestroyStream(native_); });
+  if (is_owned_ && native_ != nullptr) {
+    (void)device_.release("aclrtDestroyStream",
+                          [&](const Functions& acl) { return acl.aclrtDestroyStream(native_); });
+  }
+  if (bounce_ != nullptr) (void)device_.free(KEEL_MEMORY_PINNED, bounce_);
 }
 
 keel_status Stream::query() {
@@ -152,13 +155,22 @@ keel_status Stream::copy_unaligned(void* destination, const void* source, uint64
     return KEEL_ACLNN(operators_, InplaceCopy, dense(destination, ACL_UINT8, {count}),
                       dense(const_cast<void*>(source), ACL_UINT8, {count}));
   }
-  return copy_by_blocks(size, [&](PinnedPool::Block& block, uint64_t at) {
-    const keel_status status = copy_native(block.memory, static_cast<const char*>(source) + at,
-                                           block.size, ACL_MEMCPY_DEVICE_TO_HOST);
+  if (bounce_ == nullptr) {
+    const keel_status status = device_.alloc(KEEL_MEMORY_PINNED, kBounceBytes, &bounce_);
     if (status != KEEL_OK) return status;
-    return copy_native(static_cast<char*>(destination) + at, block.memory, block.size,
-                       ACL_MEMCPY_HOST_TO_DEVICE);
-  });
+  }
+  // The stream runs in order, so its copies share the block.
+  for (uint64_t done = 0; done < size; done += kBounceBytes) {
+    const uint64_t part = std::min(size - done, kBounceBytes);
+    keel_status status = copy_native(bounce_, static_cast<const char*>(source) + done, part,
+                                     ACL_MEMCPY_DEVICE_TO_HOST);
+    if (status == KEEL_OK) {
+      status = copy_native(static_cast<char*>(destination) + done, bounce_, part,
+                           ACL_MEMCPY_HOST_TO_DEVICE);
+    }
+    if (status != KEEL_OK) return status;
+  }
+  return KEEL_OK;
 }
 
 keel_status Stream::fill(void* destination, const void* pattern, uint32_t pattern_size,

@@ -48,6 +48,7 @@ class Stream {
   Device& device_;
   const bool is_owned_;
   aclrtStream native_ = nullptr;
+  void* bounce_ = nullptr;  // pinned memory of copy_unaligned(), from its first use on
   OperatorCalls operators_{device_, native_};
 };
 
