@@ -159,7 +159,6 @@ void HostServer::on_end(uint64_t number, const Status& why) {
     if (!gone_[rank]) {
       fail_rank(rank, failure(KEEL_RANK_FAILED, "{} has failed: its link to the server: {}",
                               table_.ranks[rank].name(), why.text()));
-      regroup_if_all_asked();
     }
     return;
   }
@@ -213,6 +212,13 @@ void HostServer::on_notice(uint64_t number, const Connection& connection, const 
       regroup_if_all_asked();
       return;
     case Notice::Kind::kRegroup:
+      if (gone_[rank]) {
+        connection.channel->send(write_notice(
+            {Notice::Kind::kRegroup, rank,
+             failure(KEEL_FAILED_PRECONDITION, "{} was taken for failed, and is shut out",
+                     table_.ranks[rank].name())}));
+        return;
+      }
       asked_.insert(rank);
       regroup_if_all_asked();
       return;
@@ -242,6 +248,7 @@ void HostServer::fail_rank(uint32_t rank, const Status& why) {
   // The ranks that are left may be meeting again, with this one.
   const std::shared_ptr<HostServer> next = next_server_.lock();
   if (next && !next->is_complete_ && next->failure_.ok()) next->fail_rendezvous(why);
+  regroup_if_all_asked();
 }
 
 void HostServer::regroup_if_all_asked() {
