@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/keel/host_launch.h"
+#include "tools/host_launch.h"
 
 namespace keel::cli {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "tools/keel/host_launch.h"
+#include "tools/host_launch.h"
 #include "tools/testing/keel_command.h"
 
 namespace keel::cli {

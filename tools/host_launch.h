@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command lines with which `keel run --hosts` starts processes on other hosts.
-#ifndef KEEL_TOOLS_KEEL_HOST_LAUNCH_H_
-#define KEEL_TOOLS_KEEL_HOST_LAUNCH_H_
+#ifndef KEEL_TOOLS_HOST_LAUNCH_H_
+#define KEEL_TOOLS_HOST_LAUNCH_H_
 
 #include <cstdint>
 #include <string>
@@ -45,4 +45,4 @@ std::vector<std::string> launch_command(const HostLaunch& launch, uint32_t rank,
 
 }  // namespace keel::cli
 
-#endif  // KEEL_TOOLS_KEEL_HOST_LAUNCH_H_
+#endif  // KEEL_TOOLS_HOST_LAUNCH_H_

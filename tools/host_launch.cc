@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/keel/host_launch.h"
+#include "tools/host_launch.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
