@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cstdio>
+#include <chrono>
 #include <cstdlib>
 #include <stdexcept>
+#include <string_view>
+
+#include "base/ipc/process.h"
 
 namespace keel::bench {
 
@@ -14,18 +16,19 @@ namespace {
 
 // Returns the instructions of a run of |command|; 0 without valgrind.
 double count_instructions(const std::string& command) {
-  const std::string whole =
-      "valgrind --tool=callgrind --callgrind-out-file=/dev/null " + command + " 2>&1";
-  FILE* output = popen(whole.c_str(), "r");
-  if (output == nullptr) throw std::runtime_error("no process can be started");
+  ProcessOptions options;
+  options.command = {"sh", "-c",
+                     "valgrind --tool=callgrind --callgrind-out-file=/dev/null " + command};
+  options.output = ProcessOptions::Stream::kPiped;
+  options.errors = ProcessOptions::Stream::kAsOutput;
+  const ProgramResult result = run_program(options, std::chrono::hours(1));
+  if (result.start_error != 0) throw std::runtime_error("no process can be started");
   double collected = 0;
-  std::array<char, 256> line;
-  while (std::fgets(line.data(), line.size(), output) != nullptr) {
-    const std::string text = line.data();
-    const size_t at = text.find("Collected : ");
-    if (at != std::string::npos) collected = std::strtod(text.c_str() + at + 12, nullptr);
+  constexpr std::string_view kCollected = "Collected : ";
+  const size_t at = result.output.rfind(kCollected);
+  if (at != std::string::npos) {
+    collected = std::strtod(result.output.c_str() + at + kCollected.size(), nullptr);
   }
-  pclose(output);
   return collected;
 }
 

@@ -6,14 +6,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
+#include <sstream>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "base/ipc/process.h"
 #include "bench/callgrind.h"
 #include "bench/figures.h"
 #include "bench/rank_processes.h"
@@ -56,17 +57,23 @@ std::string recording_program() {
 Figure recording_of_1mib(const std::string& program, uint32_t rounds) {
   Figure figure;
   figure.name = "collective_recording/1MiB";
-  const std::string command = fmt::format("'{}' all_reduce {}", program, rounds);
-  const std::unique_ptr<FILE, int (*)(FILE*)> output(popen(command.c_str(), "r"), pclose);
+  ProcessOptions options;
+  options.command = {program, "all_reduce", std::to_string(rounds)};
+  options.output = ProcessOptions::Stream::kPiped;
+  const ProgramResult result = run_program(options, std::chrono::hours(1));
+  std::istringstream output(result.output);
   Timings once{"recorded once", 1, 1, {}};
   Timings twice{"recorded twice", 1, 1, {}};
   double first = 0;
   double second = 0;
-  while (output && std::fscanf(output.get(), "%lf %lf", &first, &second) == 2) {
+  while (output >> first >> second) {
     once.seconds.push_back(first);
     twice.seconds.push_back(second);
   }
-  if (once.seconds.size() != rounds) return Figure::fail(figure.name, command + " failed");
+  if (once.seconds.size() != rounds) {
+    return Figure::fail(figure.name, fmt::format("{}: {} of {} rounds {}", program,
+                                                 once.seconds.size(), rounds, result.failure()));
+  }
   figure.about =
       "an all_reduce of 1 MiB float32 over two CPU ranks of one process, waited for each time, of "
       "which the caller of each rank does once more what is done to record it (fingerprint, post, "
@@ -180,8 +187,12 @@ std::vector<Figure> collective_recording(Setup& setup) {
   Figure whole = recording_of_1mib(program, setup.race.rounds);
   if (!has_callgrind()) return {Figure::skip(figure.name, "there is no valgrind"), whole};
   const auto run = [&](const char* what, uint64_t count) {
-    const std::string command = fmt::format("'{}' {} {}", program, what, count);
-    if (std::system(command.c_str()) != 0) throw std::runtime_error(command + " failed");
+    ProcessOptions options;
+    options.command = {program, what, std::to_string(count)};
+    const ProgramResult result = run_program(options, std::chrono::hours(1));
+    if (!result.succeeded()) {
+      throw std::runtime_error(fmt::format("{} {}: {}", program, what, result.failure()));
+    }
   };
   constexpr uint64_t kOperations = 1'000'000;
   const Contender contenders[] = {

@@ -127,9 +127,9 @@ add_custom_target(keel_thread_tests)
 
 # keel_test(NAME SOURCES files... LIBRARIES libs... [GUARD] [VALIDATE] [SIM]
 #           [ENVIRONMENT VAR=VALUE...] [PROCESS] [THREADS] [IN_TREE] [SLOW reason] [LONG reason]):
-# a GoogleTest program, run as one ctest test. GUARD: run once more as NAME.guard
-# with KEEL_CPU_GUARD=1, where CPU device memory is out of the host's reach; not under a sanitizer,
-# which would see nothing there that the release build does not.
+# a GoogleTest program, run as one ctest test and linked to the launcher of base/ipc.
+# GUARD: run once more as NAME.guard with KEEL_CPU_GUARD=1, where CPU device memory is out of the
+# host's reach; not under a sanitizer, which would see nothing there that the release build does not.
 # VALIDATE: run once more as NAME.validate with KEEL_VALIDATE=1, the validation layer; under a
 # sanitizer by `./dev test --all` alone, since the layer's own tests run there.
 # SIM: run once more as NAME.sim, with devices of the emulated chip in the CPU's place.
