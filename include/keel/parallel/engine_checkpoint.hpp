@@ -14,8 +14,9 @@
 namespace keel::parallel {
 inline namespace v0 {
 
-// This rank's part of a checkpoint: NAME, NAME.first_moment and NAME.second_moment of each parameter. A tensor
-// that several ranks hold is written by one of them. Valid until the engine's next step.
+// This rank's part of a checkpoint: NAME, NAME.first_moment and NAME.second_moment of each
+// parameter. A tensor that several ranks hold is written by one of them. Valid until the engine's
+// next step.
 std::vector<TensorPiece> checkpoint_pieces(Engine& engine);
 // Sets weights, moments and the number of steps. Every rank calls; waits. Throws the errors of
 // Checkpoint::read, such as for a checkpoint of another model; the engine is then undefined.
