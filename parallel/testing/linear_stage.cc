@@ -30,6 +30,11 @@ LinearStage::LinearStage(Stream& stream, int64_t first, int64_t count, int64_t t
   }
 }
 
+LinearStage::~LinearStage() {
+  if (keel_stream_synchronize(stream_.get(), KEEL_TIMEOUT_DEFAULT) == KEEL_OK) return;
+  (void)keel_stream_recover(stream_.get(), KEEL_TIMEOUT_DEFAULT);  // waits for work that runs
+}
+
 LinearStage::Slot& LinearStage::at(size_t slot) {
   while (slots_.size() <= slot) {
     Slot& added = slots_.emplace_back();

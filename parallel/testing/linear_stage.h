@@ -21,6 +21,8 @@ class LinearStage : public Stage {
   // rows * width.
   LinearStage(Stream& stream, int64_t first, int64_t count, int64_t total, int64_t rows,
               int64_t width);
+  // Waits for the stream: uploads read the stage's host memory.
+  ~LinearStage() override;
 
   bool is_first() const override { return first_ == 0; }
   bool is_last() const override { return first_ + count_ == total_; }
