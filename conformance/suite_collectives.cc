@@ -368,8 +368,15 @@ void abort_ends_all(const Context& context) {
             fmt::format("rank {} ended with {} after an abort", rank,
                         keel_status_name(statuses[rank])));
     }
+    // A library that does not end its operation loses the device later than the streams ended.
+    for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+      const keel_status recovered = observe_status(
+          keel_stream_recover(ranks.stream(rank).get(), context.environment.wait_ns));
+      is_lost |= recovered == KEEL_DEVICE_LOST;
+      check(recovered == KEEL_OK || recovered == KEEL_DEVICE_LOST,
+            fmt::format("keel_stream_recover of rank {}: {}", rank, keel_status_name(recovered)));
+    }
     if (is_lost) return;
-    ranks.recover();
   }
   is_used(context);
 }
