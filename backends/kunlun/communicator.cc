@@ -55,7 +55,14 @@ keel_status Communicator::run(Stream& stream, std::span<const keel_ccl_call> cal
   for (size_t i = 0; status == KEEL_OK && i < calls.size(); ++i) {
     status = prepare(stream, calls[i], &prepared[i]);
   }
-  if (status == KEEL_OK) status = enqueue(stream, calls, prepared);
+  if (status == KEEL_OK) {
+    status = enqueue(stream, calls, prepared);
+    // BKCL's errors do not tell whether the device is lost: XRE's do.
+    std::unique_ptr<Event> probe;
+    if (status != KEEL_OK && Event::create(device_, &probe) == KEEL_DEVICE_LOST) {
+      status = KEEL_DEVICE_LOST;
+    }
+  }
   for (const Prepared& each : prepared) {
     if (each.piece == nullptr) continue;
     const keel_status given_back = Scratch::give_back(each.piece, stream);

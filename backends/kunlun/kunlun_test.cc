@@ -81,7 +81,7 @@ TEST_F(KunlunTest, OneIslandOfAll) {
     for (uint32_t number = 0; number < kOperations; ++number) {
       const auto operation = static_cast<Operation>(number);
       const bool is_native = std::count(std::begin(kNative), std::end(kNative), operation) != 0;
-      for (const uint64_t count : {1, 100, 5001}) {
+      for (const uint64_t count : {1, 5001}) {
         EXPECT_EQ(run(scenario(operation, KEEL_FLOAT32, count)), is_native ? 1u : 0u)
             << number << " of " << count;
         if (HasFailure()) return;
@@ -119,7 +119,7 @@ TEST_F(KunlunTest, CpuRanksBesideAnIsland) {
   make_ranks({xpus[0], cpus[0], xpus[1], xpus[2], cpus[0]});
   expect_explained(R"("islands": [{"ranks": "ranks 0, 2, 3", "library": "BKCL)");
   for (uint32_t number = 0; number < kOperations; ++number) {
-    for (const uint64_t count : {1, 40'001}) {
+    for (const uint64_t count : {1, 6001}) {
       run(scenario(static_cast<Operation>(number), KEEL_FLOAT32, count));
       if (HasFailure()) return;
     }

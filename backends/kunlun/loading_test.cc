@@ -121,13 +121,19 @@ TEST_F(KunlunLoadingTest, AnErrorOfDeviceInformationFailsTheBackend) {
   EXPECT_HAS(keel_last_error(), "xpu_device_get_attr: XPUERR_NOSUPPORT");
 }
 
-// The devices were counted before; each call on one that has gone says so.
+// The devices were counted before: opening one that has gone says so.
 TEST_F(KunlunLoadingTest, ADeviceThatHasGoneIsSaidAtItsFirstUse) {
   const OwnSdk sdk("devices=2 memory_mib=64 devices_later=1 fail=xpu_set_device:701");
-  const std::vector<keel_device> devices = load_from(sdk.folder());
-  ASSERT_EQ(devices.size(), 2u);
-  void* memory = nullptr;
-  EXPECT_EQ(keel_alloc(devices[1], KEEL_MEMORY_DEVICE, 1024, &memory), KEEL_NOT_FOUND);
+  uint32_t backend = 0;
+  const char* const key = "library_folder";
+  const char* const value = sdk.folder().c_str();
+  auto settings = KEEL_STRUCT_INIT(keel_instance_settings, KEEL_STRUCT_INSTANCE_SETTINGS);
+  settings.count = 1;
+  settings.keys = &key;
+  settings.values = &value;
+  ASSERT_KEEL_OK(keel_plugin_load(plugin_path("kunlun").c_str(), &settings, nullptr, &backend));
+  keel_device device = {};
+  EXPECT_EQ(keel_device_find("kunlun:1", &device), KEEL_NOT_FOUND);
   EXPECT_HAS(keel_last_error(), "XPUERR_INVALID_DEVICE");
 }
 

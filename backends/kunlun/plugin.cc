@@ -6,7 +6,8 @@
 // chip has confirmed):
 //
 // Devices are XRE's visible ones, in XRE's order; XPU_VISIBLE_DEVICES applies. Each call makes its
-// device current on the calling thread and restores the one before.
+// device current on the calling thread and restores the one before. XRE has numbers of devices and
+// no handles, so native_handle is NULL.
 //
 // Memory: xpu_malloc in main memory, xpu_host_alloc. Host memory is registered for copies alone.
 // XRE reports no free memory.
@@ -127,15 +128,6 @@ keel_status device_health(keel_plugin_device* device, keel_device_health* out_he
   return kit::guard([&] { return object(device).health(out_health); });
 }
 
-keel_status device_native_handle(keel_plugin_device* device, uint32_t which, void** out_handle) {
-  if (which != 0) {
-    return kit::fail(KEEL_UNSUPPORTED, "kunlun: no native handle %u: 0, XRE's number of the device",
-                     which);
-  }
-  *out_handle = reinterpret_cast<void*>(static_cast<intptr_t>(object(device).number()));
-  return KEEL_OK;
-}
-
 constexpr keel_device_table kDeviceTable = {
     .header = kit::header<keel_device_table>(KEEL_STRUCT_DEVICE_TABLE),
     .count = device_count,
@@ -144,7 +136,7 @@ constexpr keel_device_table kDeviceTable = {
     .close = device_close,
     .memory_info = nullptr,
     .health = device_health,
-    .native_handle = device_native_handle,
+    .native_handle = nullptr,
 };
 
 // ---- memory --------------------------------------------------------------------

@@ -335,9 +335,6 @@ TEST_F(KunlunSlotsTest, TheCurrentDeviceOfTheCallerStays) {
   int current = -1;
   EXPECT_EQ(get(&current), 0);
   EXPECT_EQ(current, 2);
-  void* number = nullptr;
-  EXPECT_EQ(plugin_->device->native_handle(ranks_[1].device, 0, &number), KEEL_OK);
-  EXPECT_EQ(reinterpret_cast<intptr_t>(number), 1);
 }
 
 }  // namespace
