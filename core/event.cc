@@ -139,8 +139,12 @@ Status EventRecord::wait(const Deadline& deadline) {
       std::unique_lock lock(mutex_);
       if (!deadline.wait(changed_, lock, [&] { return state() != State::kHeld; })) break;
     } else if (KEEL_HAS(keel_stream_table, table, event_wait)) {
-      const keel_status code = deadline.wait_in_slices(
-          [&](int64_t timeout_ns) { return table->event_wait(native_, timeout_ns); });
+      // The work of a device that Keel gave up (a native operation that cannot be aborted) may
+      // never end, and its plugin does not know.
+      const keel_status code = deadline.wait_in_slices([&](int64_t timeout_ns) -> keel_status {
+        const keel_status waited = table->event_wait(native_, timeout_ns);
+        return waited == KEEL_TIMED_OUT && device_.is_lost() ? KEEL_DEVICE_LOST : waited;
+      });
       if (code == KEEL_TIMED_OUT) break;
       // A wait can fail without the event being done (a lost device): end here.
       if (code != KEEL_OK) {

@@ -84,6 +84,12 @@ class Joining {
     }
   }
 
+  // Whether another attempt's failure explains more: no process listens, or the last attempt was
+  // cut short by the deadline.
+  static bool says_little(const Status& status) {
+    return status.code() == KEEL_UNAVAILABLE || status.code() == KEEL_TIMED_OUT;
+  }
+
   Status connect(const std::vector<TcpAddress>& addresses, const ProcessToken& job, bool waits) {
     constexpr std::chrono::milliseconds kPause(20);
     Status last;
@@ -99,8 +105,7 @@ class Joining {
         if (status.ok()) return status;
         status = status.with_prefix(fmt::format("the server at {}: ", address.text()));
         if (!may_pass(status, waits)) return status;
-        // Prefer what says more than that no process listens.
-        if (last.ok() || status.code() != KEEL_UNAVAILABLE) last = status;
+        if (last.ok() || says_little(last) || !says_little(status)) last = status;
         if (deadline_.passed()) {
           if (deadline_.is_cut_off()) return {KEEL_ABORTED, insiders::kCutOff};
           return failure(KEEL_TIMED_OUT, "{}", last.text());

@@ -88,7 +88,7 @@ void add_run_command(CLI::App& app, int* exit_code) {
       options->job.processes = launch.processes();
       options->job.hosts = std::move(launch);
     } else if (!*processes) {
-      throw CLI::RequiredError("-n or --hosts");
+      throw CLI::RequiredError("-n (--processes) or --hosts");
     }
     *exit_code = run_local_job(options->job);
   });

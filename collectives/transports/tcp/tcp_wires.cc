@@ -41,7 +41,7 @@ Status TcpWires::start() {
 }
 
 TcpWires::~TcpWires() {
-  hub_->remove(context_);
+  hub_->remove(context_, this);
   for (auto& peer : lanes_) {
     for (auto& each : peer) {
       if (each) each->end_requests(Status(KEEL_ABORTED, "the communicator is destroyed"));

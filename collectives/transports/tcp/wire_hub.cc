@@ -94,9 +94,10 @@ Status WireHub::add(uint64_t context, TcpWires* wires) {
   return {};
 }
 
-void WireHub::remove(uint64_t context) {
+void WireHub::remove(uint64_t context, const TcpWires* wires) {
   std::lock_guard lock(mutex_);
-  wires_.erase(context);
+  const auto found = wires_.find(context);
+  if (found != wires_.end() && found->second == wires) wires_.erase(found);
 }
 
 void WireHub::fail(const Status& why) {

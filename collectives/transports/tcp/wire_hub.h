@@ -44,7 +44,8 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
                  FileDescriptor* out_socket);
   // KEEL_ALREADY_EXISTS when |wires| of this context exist.
   Status add(uint64_t context, TcpWires* wires);
-  void remove(uint64_t context);
+  // No effect if the context has other wires.
+  void remove(uint64_t context, const TcpWires* wires);
   // Cancels all wires, and those to come, with |why|. The first failure stays.
   void fail(const Status& why);
   // Closes the port. No callback runs after the return.
