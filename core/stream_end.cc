@@ -215,8 +215,11 @@ void Stream::release_records() {
 }
 
 void Stream::close() {
+  // The work of a lost device ends now or never.
+  constexpr int64_t kLostNs = 100'000'000;
   try {
-    const Status status = close(Runtime::get().default_deadline());
+    const Status status =
+        close(device_.is_lost() ? Deadline::after(kLostNs) : Runtime::get().default_deadline());
     if (!status.ok()) log(KEEL_LOG_WARNING, "{}", status.text());
   } catch (const std::bad_alloc&) {
     // The device keeps the stream.
