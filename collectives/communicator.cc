@@ -61,10 +61,7 @@ uint32_t CommunicatorOptions::flags(const Device& device) const {
 HostAgreement CommunicatorOptions::agreement() const {
   HostAgreement agreement;
   agreement.chunk_bytes = chunk_bytes;
-  constexpr std::string_view kForced = "KEEL_ALGORITHM=";
-  if (table.name.rfind(kForced, 0) == 0) {
-    agreement.algorithm = find_algorithm(std::string_view(table.name).substr(kForced.size()));
-  }
+  agreement.algorithm = table.forced;
   return agreement;
 }
 

@@ -137,13 +137,16 @@ Status HostExecutor::await_sends(Slot& slot, uint32_t end_step, WireWait& wait) 
 }
 
 Status HostExecutor::check(const Message& message) const {
-  const Status& status = message.request.status();
+  const WireRequest& request = message.request;
+  const Status& status = request.status();
+  if (!request.has_message()) return status;
   if (!status.ok() && status.code() != KEEL_INVALID_ARGUMENT) return status;
-  const auto print = std::bit_cast<Fingerprint>(message.request.mark());
-  if (status.ok() && print == request_->print) return {};
+  const auto print = std::bit_cast<Fingerprint>(request.mark());
+  const bool fits = request.message_bytes() == request.posted_bytes();
+  if (fits && print == request_->print) return status;
   return failure(KEEL_INVALID_ARGUMENT,
                  "mismatch: rank {} sends {} bytes to rank {}, which receives {}", message.peer,
-                 message.request.message_bytes(), ranks_.rank, message.request.posted_bytes());
+                 request.message_bytes(), ranks_.rank, request.posted_bytes());
 }
 
 void HostExecutor::collect_calls(const Slot& slot) {
@@ -154,11 +157,9 @@ void HostExecutor::collect_calls(const Slot& slot) {
     while (!is_done(i) && !deadline.passed() && wires_.failure().ok()) {
       if (!wires_.progress()) wires_.park(std::max<int64_t>(1, deadline.remaining_ns()));
     }
-    if (!is_done(i)) continue;
-    const Status& status = slot.receives[i].request.status();
-    if (!status.ok() && status.code() != KEEL_INVALID_ARGUMENT) continue;
-    calls_.push_back(
-        {slot.receives[i].peer, std::bit_cast<Fingerprint>(slot.receives[i].request.mark())});
+    const WireRequest& request = slot.receives[i].request;
+    if (!is_done(i) || !request.has_message()) continue;
+    calls_.push_back({slot.receives[i].peer, std::bit_cast<Fingerprint>(request.mark())});
   }
 }
 

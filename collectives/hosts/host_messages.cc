@@ -142,9 +142,11 @@ Status HostMessages::complete(Moving& moving) {
   const uint64_t chunk = moving.done++;
   const WireRequest& request = moving.requests[chunk % kInFlight];
   const Transfer& transfer = *moving.transfer;
-  if (!transfer.sends) {
-    const bool is_same = request.mark() == mark_of(transfer);
-    if (request.status().code() == KEEL_INVALID_ARGUMENT || (request.status().ok() && !is_same)) {
+  if (!transfer.sends && request.has_message()) {
+    const bool is_same =
+        request.mark() == mark_of(transfer) && request.message_bytes() == request.posted_bytes();
+    const keel_status code = request.status().code();
+    if (!is_same && (code == KEEL_OK || code == KEEL_INVALID_ARGUMENT)) {
       const auto sent = std::bit_cast<Fingerprint>(request.mark());
       return failure(KEEL_INVALID_ARGUMENT,
                      "mismatch: rank {} sends {} to rank {}, which receives {}", transfer.peer,

@@ -172,6 +172,7 @@ Status HostRunner::find_cause(const Status& status) {
 Status HostRunner::fail(const Request& request, const Status& status) {
   const auto prefix =
       fmt::format("{}, operation {}: ", collective_name(request.collective), operations_ - 1);
+  const bool is_judged = !group_->job().session().failure().ok();
   Status cause = status;
   const std::string mismatch =
       status.code() == KEEL_INVALID_ARGUMENT ? name_mismatch(request) : std::string();
@@ -180,13 +181,15 @@ Status HostRunner::fail(const Request& request, const Status& status) {
   } else {
     cause = find_cause(status);
   }
-  const bool is_first = !context_.segment().failed();
+  const bool is_first = !is_judged && !context_.segment().failed();
   const bool names_others = cause.code() == KEEL_TIMED_OUT || cause.code() == KEEL_RANK_FAILED ||
                             cause.code() == KEEL_INVALID_ARGUMENT;
   if (is_first && !names_others) cause = cause.with_prefix(group_->name(group_->rank()) + ": ");
   if (is_first) {
     // The first cause in the job wins: this rank's, or the verdict that has just arrived.
     group_->abort(cause.with_prefix(prefix));
+  } else {
+    group_->team()->abort(cause);  // the verdict may still be on its way to the team
   }
   group_->wires().cancel(cause);
   flat_.settle();

@@ -434,6 +434,7 @@ TEST_F(Environment, OneAlgorithmIsForcedWhereItApplies) {
   keel::TableSource source;
   ASSERT_TRUE(keel::load_table(&source).ok());
   EXPECT_EQ(source.name, "built-in, KEEL_ALGORITHM=ring");
+  EXPECT_EQ(source.forced, Algorithm::kRing);
   const SelectionKey selection_key = {4, false, false};
   Selection selection;
   ASSERT_TRUE(Selection::make(source.rules, selection_key, &selection).ok());

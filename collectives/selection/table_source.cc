@@ -146,6 +146,7 @@ Status load_table(TableSource* out_source) {
     // A barrier has no data and therefore no choice.
     if (rule.collective != KEEL_BARRIER) out_source->rules.push_back(rule);
   }
+  out_source->forced = algorithm;
   out_source->name += fmt::format(", KEEL_ALGORITHM={}", forced);
   return {};
 }

@@ -3,6 +3,7 @@
 #ifndef KEEL_COLLECTIVES_SELECTION_TABLE_SOURCE_H_
 #define KEEL_COLLECTIVES_SELECTION_TABLE_SOURCE_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,8 @@ namespace keel {
 // The rules that this process wants for a communicator, and where they come from.
 struct TableSource {
   std::vector<Rule> rules;
-  std::string name = "built-in";  // or the file, and "KEEL_ALGORITHM=ring"
+  std::string name = "built-in";    // or the file, and "KEEL_ALGORITHM=ring"
+  std::optional<Algorithm> forced;  // KEEL_ALGORITHM
 };
 
 // The first source that is set or exists:

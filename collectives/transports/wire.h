@@ -43,7 +43,11 @@ class WireRequest {
   // KEEL_INVALID_ARGUMENT: the received message has another size than the memory; the memory is
   // undefined, the wire stays usable. Otherwise the failure of the wire.
   const Status& status() const { return status_; }
-  // Of a received message: the sender's mark and size. Also set with KEEL_INVALID_ARGUMENT.
+  // Whether a message has begun to arrive. A failure of the set may have any code, also
+  // KEEL_INVALID_ARGUMENT, and ends requests without a message.
+  bool has_message() const { return has_message_; }
+  // Of a received message: the sender's mark and size. Also set with KEEL_INVALID_ARGUMENT, if
+  // has_message().
   const WireMark& mark() const { return mark_; }
   uint64_t message_bytes() const { return message_bytes_; }
   uint64_t posted_bytes() const {
@@ -58,12 +62,14 @@ class WireRequest {
   void start() {
     status_ = Status();
     message_bytes_ = 0;
+    has_message_ = false;
     next_ = nullptr;
     state_ = State::kPosted;
   }
   void note_message(const WireMark& mark, uint64_t bytes) {
     mark_ = mark;
     message_bytes_ = bytes;
+    has_message_ = true;
   }
   void finish(Status status) {
     status_ = std::move(status);
@@ -76,6 +82,7 @@ class WireRequest {
   std::span<const iovec> pieces_;
   WireMark mark_ = {};
   uint64_t message_bytes_ = 0;
+  bool has_message_ = false;
   Status status_;
   State state_ = State::kIdle;
 };

@@ -269,6 +269,7 @@ TEST(TcpWiresTest, MessageOfAnotherSizeIsReportedAndTheWireGoesOn) {
     ASSERT_TRUE(finish({low.get(), high.get()}, {&send, &receive}));
     EXPECT_TRUE(send.status().ok());
     EXPECT_EQ(receive.status().code(), KEEL_INVALID_ARGUMENT);
+    EXPECT_TRUE(receive.has_message());
     EXPECT_EQ(receive.message_bytes(), sent);
   }
   EXPECT_TRUE(high->failure().ok());
@@ -315,6 +316,27 @@ TEST(TcpWiresTest, CancelEndsAParkedRankAndItsRequests) {
   other.join();
   EXPECT_EQ(pending.status().code(), KEEL_ABORTED);
   EXPECT_STREQ(pending.status().text(), "rank 1 aborted");
+}
+
+// The failure of a job is KEEL_INVALID_ARGUMENT when the calls of its ranks do not match.
+TEST(TcpWiresTest, CancelledReceiveHasNoMessage) {
+  Job job(2);
+  const auto low = job.open(0);
+  const auto high = job.open(1);
+  std::vector<uint8_t> memory(1000);
+  WireRequest send;
+  WireRequest receive;
+  send.set_memory(memory.data(), 0);
+  receive.set_memory(memory.data(), 0);
+  high->post_send(0, 0, send);
+  low->post_receive(1, 0, receive);
+  ASSERT_TRUE(finish({low.get(), high.get()}, {&send, &receive}));
+  EXPECT_TRUE(receive.has_message());
+  low->post_receive(1, 0, receive);
+  low->cancel(failure(KEEL_INVALID_ARGUMENT, "mismatch"));
+  ASSERT_TRUE(finish({low.get()}, {&receive}));
+  EXPECT_EQ(receive.status().code(), KEEL_INVALID_ARGUMENT);
+  EXPECT_FALSE(receive.has_message());
 }
 
 TEST(TcpWiresTest, PeersThatDoNotBelongAreShutOut) {
