@@ -38,13 +38,14 @@ void run(const Context& context, keel_dtype dtype, uint32_t size, keel_reduction
   for (const uint64_t count : {1ULL, 1009ULL, 65'539ULL}) {
     std::vector<Buffer> memory;
     std::vector<Buffer> gathered;
+    std::vector<Bytes> sent(world);  // read while the uploads run
     Bytes all;
     for (uint32_t rank = 0; rank < world; ++rank) {
       memory.push_back(ranks.buffer(rank, count * size));
       gathered.push_back(ranks.buffer(rank, world * count * size));
-      const Bytes own = elements_of(count, size, [&](uint64_t i) { return value(rank, i); });
-      all.insert(all.end(), own.begin(), own.end());
-      ranks.stream(rank).upload(memory[rank].data(), own);
+      sent[rank] = elements_of(count, size, [&](uint64_t i) { return value(rank, i); });
+      all.insert(all.end(), sent[rank].begin(), sent[rank].end());
+      ranks.stream(rank).upload(memory[rank].data(), sent[rank]);
     }
     for (uint32_t rank = 0; rank < world; ++rank) {
       must(keel_all_gather(ranks.comm(rank), memory[rank].data(), gathered[rank].data(), count,
