@@ -136,9 +136,9 @@ TEST_F(ApiTest, NullPointersAreNamed) {
   refused(keel_plugin_load(nullptr, nullptr, nullptr, nullptr), "path");
   refused(keel_copy_path_get(device_, device_, nullptr), "out_path");
   refused(keel_event_create(0x80, &event_), "flags");
-  refused(keel_stream_synchronize(stream_, -2), "timeout_ns");
+  refused(keel_stream_synchronize(stream_, -3), "timeout_ns");
   refused(keel_gate_open(gate_, KEEL_NOT_READY, nullptr), "KEEL_NOT_READY");
-  refused(keel_gate_open(gate_, 37, nullptr), "37");
+  refused(keel_gate_open(gate_, 38, nullptr), "38");
 }
 
 TEST_F(ApiTest, InitTwiceShutdownAndInitAgain) {
