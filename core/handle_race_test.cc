@@ -22,7 +22,8 @@ class HandleRaceTest : public KeelTest, public ::testing::WithParamInterface<con
 // Returns whether a call on a handle that may be destroyed meanwhile can return |status|.
 bool is_expected(keel_status status) {
   return status == KEEL_OK || status == KEEL_NOT_READY || status == KEEL_INVALID_HANDLE ||
-         status == KEEL_CANCELLED || status == KEEL_FAILED_PRECONDITION || status == KEEL_TIMED_OUT;
+         status == KEEL_CANCELLED || status == KEEL_STREAM_FAILED ||
+         status == KEEL_FAILED_PRECONDITION || status == KEEL_TIMED_OUT;
 }
 
 TEST_P(HandleRaceTest, UseAndDestructionAtOnce) {

@@ -378,7 +378,7 @@ void make_call(const Objects& own, std::vector<char>* host, std::mt19937* random
   const bool is_expected = status == KEEL_OK || status == KEEL_NOT_READY ||
                            status == KEEL_INVALID_HANDLE || status == KEEL_FAILED_PRECONDITION ||
                            status == KEEL_ABORTED || status == KEEL_CANCELLED ||
-                           status == KEEL_INVALID_ARGUMENT;
+                           status == KEEL_INVALID_ARGUMENT || status == KEEL_STREAM_FAILED;
   EXPECT_TRUE(is_expected) << status << ": " << keel_last_error();
 }
 

@@ -5,8 +5,6 @@
 #include <cstring>
 #include <keel/thread_start.hpp>
 
-#include "core/stream_refusal.h" /* TEMP */
-
 namespace keel {
 
 namespace {
