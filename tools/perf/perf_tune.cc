@@ -159,6 +159,7 @@ void PerfTuning::write() const {
 }
 
 std::string perf_algorithm_at(const Json& explained, const std::string& operation, uint64_t bytes) {
+  if (!explained.contains("algorithms")) return {};  // ranks of several hosts
   const Json& chosen = explained["algorithms"];
   if (!chosen.contains(operation)) return {};
   for (const Json& range : chosen[operation]) {
@@ -168,6 +169,7 @@ std::string perf_algorithm_at(const Json& explained, const std::string& operatio
 }
 
 std::string perf_algorithms_text(const Json& explained, const std::string& operation) {
+  if (!explained.contains("algorithms")) return {};  // ranks of several hosts
   const Json& chosen = explained["algorithms"];
   if (!chosen.contains(operation)) return {};
   std::string text;
