@@ -97,7 +97,7 @@ class Communicator final : public GateOwner {
   Status begin_islands(Task* out_task, std::unique_ptr<NativeGroup> inherited = nullptr);
   Status await(Task& task);
 
-  // Of the whole communicator; team() and local_rank() are of the ranks on this host.
+  // Rank and size of the whole communicator; team() and local_rank() are of the ranks on this host.
   uint32_t rank() const { return hosts_ ? hosts_->group().rank() : context_.rank(); }
   uint32_t world() const { return hosts_ ? hosts_->group().world() : context_.world(); }
   uint32_t local_rank() const { return context_.rank(); }

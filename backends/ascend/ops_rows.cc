@@ -116,7 +116,7 @@ keel_status run_softmax(OperatorCalls& calls, const keel_op_call& call, Temporar
   KEEL_TRY(KEEL_ACLNN(calls, Cast, kept, ACL_BOOL, is_visible));
   KEEL_TRY(KEEL_ACLNN(calls, InplaceFillScalar, zero, Scalar{0}));
   KEEL_TRY(KEEL_ACLNN(calls, Amax, wide, last, /*keepDim=*/true, most));
-  // Of a row of minus infinities, the exponents then are minus infinity, not NaN.
+  // The exponents of a row of minus infinities then are minus infinity, not NaN.
   KEEL_TRY(KEEL_ACLNN(calls, Clamp, most, Scalar{-FLT_MAX}, Scalar{HUGE_VAL}, most));
   KEEL_TRY(KEEL_ACLNN(calls, Sub, wide, most, Scalar{1}, wide));
   KEEL_TRY(KEEL_ACLNN(calls, Exp, wide, wide));

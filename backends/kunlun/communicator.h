@@ -41,7 +41,7 @@ class Communicator {
   Communicator(Device& device, const Bkcl& bkcl, int world)
       : device_(device), bkcl_(bkcl), world_(world), scratch_(device) {}
 
-  // What a call needs beside the caller's buffers.
+  // Memory that a call needs beside the caller's buffers.
   struct Prepared {
     const void* send = nullptr;      // the caller's buffer, or a copy of it
     const size_t* arrays = nullptr;  // four arrays of counts and offsets in device memory

@@ -323,12 +323,12 @@ TEST(HostBootstrapTest, StrangersDoNoHarm) {
     strangers.push_back(std::move(dialog));
   }
   meet(id, 2);
-  // What is malformed is closed at once.
+  // A malformed message closes its connection at once.
   Bytes reply;
   EXPECT_EQ(strangers[4]->receive(1024, deadline, &reply).code(), KEEL_RANK_FAILED);
 }
 
-// Of more unfinished handshakes than are kept, the oldest is closed, and a newcomer gets in.
+// The oldest unfinished handshake is closed when more come than are kept, and a newcomer gets in.
 TEST(HostListenerTest, FloodTakesThePlaceOfTheOldestStranger) {
   TcpAddress address;
   FileDescriptor socket;

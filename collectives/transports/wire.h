@@ -46,7 +46,7 @@ class WireRequest {
   // Whether a message has begun to arrive. A failure of the set may have any code, also
   // KEEL_INVALID_ARGUMENT, and ends requests without a message.
   bool has_message() const { return has_message_; }
-  // Of a received message: the sender's mark and size. Also set with KEEL_INVALID_ARGUMENT, if
+  // The sender's mark and size of a received message. Also set with KEEL_INVALID_ARGUMENT, if
   // has_message().
   const WireMark& mark() const { return mark_; }
   uint64_t message_bytes() const { return message_bytes_; }

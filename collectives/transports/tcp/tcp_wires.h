@@ -22,7 +22,7 @@ namespace keel {
 // post on the higher rank; requests of the lower rank wait for that.
 class TcpWires final : public WireSet {
  public:
-  // Of the communicator |context| of the hub's table.
+  // Opens the wires of the communicator |context| to the ranks of the hub's table.
   static Status open(std::shared_ptr<WireHub> hub, uint64_t context,
                      std::unique_ptr<WireSet>* out_wires);
   TcpWires(std::shared_ptr<WireHub> hub, uint64_t context);

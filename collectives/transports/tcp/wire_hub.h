@@ -23,7 +23,7 @@ namespace keel {
 
 class TcpWires;
 
-// Of two ranks the higher one connects. A connection that arrives before this rank has opened the
+// The higher one of two ranks connects. A connection that arrives before this rank has opened the
 // wires of its communicator waits here. Thread-safe.
 class WireHub : public std::enable_shared_from_this<WireHub> {
  public:
