@@ -32,6 +32,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <keel/plugin/slots.hpp>
 #include <keel/plugin_kit.hpp>
 #include <memory>
 
@@ -45,18 +46,24 @@
 namespace keel::ascend {
 namespace {
 
-Instance& object(keel_plugin_instance* handle) {
-  return *reinterpret_cast<Instance*>(handle);
+struct Handles {
+  static Instance& object(keel_plugin_instance* handle) {
+    return *reinterpret_cast<Instance*>(handle);
+  }
+  static Device& object(keel_plugin_device* handle) { return *reinterpret_cast<Device*>(handle); }
+  static Stream& object(keel_plugin_stream* handle) { return *reinterpret_cast<Stream*>(handle); }
+  static Event& object(keel_plugin_event* handle) { return *reinterpret_cast<Event*>(handle); }
+  static Communicator& object(keel_plugin_comm* handle) {
+    return *reinterpret_cast<Communicator*>(handle);
+  }
+};
+using Slots = kit::Slots<Handles>;
+
+template <typename Handle>
+auto& object(Handle* handle) {
+  return Handles::object(handle);
 }
-Device& object(keel_plugin_device* handle) {
-  return *reinterpret_cast<Device*>(handle);
-}
-Stream& object(keel_plugin_stream* handle) {
-  return *reinterpret_cast<Stream*>(handle);
-}
-Event& object(keel_plugin_event* handle) {
-  return *reinterpret_cast<Event*>(handle);
-}
+
 // Passes ownership of |made| to core if |status| is KEEL_OK.
 template <typename Object, typename Handle>
 keel_status give(keel_status status, std::unique_ptr<Object>* made, Handle** out_handle) {
@@ -76,10 +83,6 @@ keel_status create_instance(const keel_instance_settings* settings,
     std::unique_ptr<Instance> instance;
     return give(Instance::create(settings, &instance), &instance, out_instance);
   });
-}
-
-void destroy_instance(keel_plugin_instance* instance) {
-  delete &object(instance);
 }
 
 keel_status device_count(keel_plugin_instance* instance, uint32_t* out_count) {
@@ -113,15 +116,6 @@ keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
   });
 }
 
-void device_close(keel_plugin_device* device) {
-  delete &object(device);
-}
-
-keel_status device_memory_info(keel_plugin_device* device, uint64_t* out_free,
-                               uint64_t* out_total) {
-  return kit::guard([&] { return object(device).memory_info(out_free, out_total); });
-}
-
 keel_status device_native_handle(keel_plugin_device* device, uint32_t which, void** out_handle) {
   return object(device).native_handle(which, out_handle);
 }
@@ -131,8 +125,8 @@ constexpr keel_device_table kDeviceTable = {
     .count = device_count,
     .info = device_info,
     .open = device_open,
-    .close = device_close,
-    .memory_info = device_memory_info,
+    .close = Slots::destroy<keel_plugin_device>,
+    .memory_info = Slots::call<&Device::memory_info>,
     .health = nullptr,
     .native_handle = device_native_handle,
 };
@@ -144,28 +138,14 @@ keel_status memory_alloc(keel_plugin_device* device, keel_memory_kind kind, uint
   return kit::guard([&] { return object(device).alloc(kind, size, out_pointer); });
 }
 
-keel_status memory_free(keel_plugin_device* device, keel_memory_kind kind, void* pointer) {
-  return kit::guard([&] { return object(device).free(kind, pointer); });
-}
-
-keel_status host_register(keel_plugin_device* device, void* pointer, uint64_t size,
-                          void** out_device_pointer) {
-  return kit::guard(
-      [&] { return object(device).host_register(pointer, size, out_device_pointer); });
-}
-
-keel_status host_unregister(keel_plugin_device* device, void* pointer) {
-  return kit::guard([&] { return object(device).host_unregister(pointer); });
-}
-
 constexpr keel_memory_table kMemoryTable = {
     .header = kit::header<keel_memory_table>(KEEL_STRUCT_MEMORY_TABLE),
     .alloc = memory_alloc,
-    .free = memory_free,
+    .free = Slots::call<&Device::free>,
     .alloc_on_stream = nullptr,
     .free_on_stream = nullptr,
-    .host_register = host_register,
-    .host_unregister = host_unregister,
+    .host_register = Slots::call<&Device::host_register>,
+    .host_unregister = Slots::call<&Device::host_unregister>,
     .host_alias = nullptr,
     .export_memory = nullptr,
     .import_memory = nullptr,
@@ -174,18 +154,6 @@ constexpr keel_memory_table kMemoryTable = {
 };
 
 // ---- streams and events ----------------------------------------------------------
-
-keel_status stream_create(keel_plugin_device* device, int32_t priority,
-                          keel_plugin_stream** out_stream) {
-  return kit::guard([&] {
-    std::unique_ptr<Stream> stream;
-    return give(Stream::create(object(device), priority, &stream), &stream, out_stream);
-  });
-}
-
-void stream_destroy(keel_plugin_stream* stream) {
-  delete &object(stream);
-}
 
 keel_status stream_wrap(keel_plugin_device* device, void* native, keel_plugin_stream** out_stream) {
   return kit::guard([&] {
@@ -199,72 +167,29 @@ keel_status stream_unwrap(keel_plugin_stream* stream, void** out_native) {
   return KEEL_OK;
 }
 
-keel_status stream_query(keel_plugin_stream* stream) {
-  return kit::guard([&] { return object(stream).query(); });
-}
-
-keel_status stream_copy(keel_plugin_stream* stream, keel_copy_kind kind, void* destination,
-                        const void* source, uint64_t size) {
-  return kit::guard([&] { return object(stream).copy(kind, destination, source, size); });
-}
-
-keel_status stream_fill(keel_plugin_stream* stream, void* destination, const void* pattern,
-                        uint32_t pattern_size, uint64_t size) {
-  return kit::guard([&] { return object(stream).fill(destination, pattern, pattern_size, size); });
-}
-
-keel_status event_create(keel_plugin_device* device, uint32_t flags,
-                         keel_plugin_event** out_event) {
-  return kit::guard([&] {
-    std::unique_ptr<Event> event;
-    return give(Event::create(object(device), flags, &event), &event, out_event);
-  });
-}
-
-void event_destroy(keel_plugin_event* event) {
-  delete &object(event);
-}
-
-keel_status event_record(keel_plugin_event* event, keel_plugin_stream* stream) {
-  return kit::guard([&] { return object(event).record(object(stream)); });
-}
-
-keel_status event_query(keel_plugin_event* event) {
-  return kit::guard([&] { return object(event).query(); });
-}
-
-keel_status stream_wait_event(keel_plugin_stream* stream, keel_plugin_event* event) {
-  return kit::guard([&] { return object(event).hold_back(object(stream)); });
-}
-
-keel_status event_elapsed(keel_plugin_event* start, keel_plugin_event* end,
-                          uint64_t* out_nanoseconds) {
-  return kit::guard([&] { return object(end).elapsed_since(object(start), out_nanoseconds); });
-}
-
 constexpr keel_stream_table kStreamTable = {
     .header = kit::header<keel_stream_table>(KEEL_STRUCT_STREAM_TABLE),
-    .create = stream_create,
-    .destroy = stream_destroy,
+    .create = Slots::create<Stream, &Stream::create>,
+    .destroy = Slots::destroy<keel_plugin_stream>,
     .wrap = stream_wrap,
     .unwrap = stream_unwrap,
-    .query = stream_query,
+    .query = Slots::call<&Stream::query>,
     .synchronize = nullptr,
-    .copy = stream_copy,
+    .copy = Slots::call<&Stream::copy>,
     .copy_peer = nullptr,
-    .fill = stream_fill,
+    .fill = Slots::call<&Stream::fill>,
     .gate_create = nullptr,
     .gate_destroy = nullptr,
     .gate_open = nullptr,
     .stream_wait_gate = nullptr,
-    .event_create = event_create,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_query = event_query,
+    .event_create = Slots::create<Event, &Event::create>,
+    .event_destroy = Slots::destroy<keel_plugin_event>,
+    .event_record = Slots::call<&Event::record>,
+    .event_query = Slots::call<&Event::query>,
     .event_wait = nullptr,
     .event_notify = nullptr,
-    .stream_wait_event = stream_wait_event,
-    .event_elapsed = event_elapsed,
+    .stream_wait_event = Slots::call_on_second<&Event::hold_back>,
+    .event_elapsed = Slots::call_on_second<&Event::elapsed_since>,
 };
 
 // ---- operators ---------------------------------------------------------------------
@@ -307,10 +232,6 @@ constexpr keel_op_table kOpTable = {
 };
 
 // ---- collectives -------------------------------------------------------------------
-
-Communicator& object(keel_plugin_comm* handle) {
-  return *reinterpret_cast<Communicator*>(handle);
-}
 
 // Returns KEEL_UNSUPPORTED, with the reason, if HCCL is not usable.
 keel_status find_collectives(const Sdk& sdk) {
@@ -376,14 +297,6 @@ keel_status ccl_init_rank(keel_plugin_device* device, const void* id, uint64_t i
   });
 }
 
-void ccl_destroy(keel_plugin_comm* comm) {
-  delete &object(comm);
-}
-
-keel_status ccl_async_error(keel_plugin_comm* comm) {
-  return kit::guard([&] { return object(comm).async_error(); });
-}
-
 keel_status ccl_run(keel_plugin_comm* comm, keel_plugin_stream* stream, const keel_ccl_call* calls,
                     uint32_t count) {
   return kit::guard([&] { return object(comm).run(object(stream), {calls, count}); });
@@ -406,9 +319,9 @@ constexpr keel_ccl_table kCclTable = {
     .capability = ccl_capability,
     .unique_id = ccl_unique_id,
     .init_rank = ccl_init_rank,
-    .destroy = ccl_destroy,
+    .destroy = Slots::destroy<keel_plugin_comm>,
     .abort = nullptr,
-    .async_error = ccl_async_error,
+    .async_error = Slots::call<&Communicator::async_error>,
     .run = ccl_run,
     .register_buffer = nullptr,
     .deregister_buffer = nullptr,
@@ -426,7 +339,7 @@ const keel_plugin kPlugin = {
     .vendor = "Keel",
     .version = KEEL_ASCEND_VERSION,
     .create_instance = create_instance,
-    .destroy_instance = destroy_instance,
+    .destroy_instance = Slots::destroy<keel_plugin_instance>,
     .device = &kDeviceTable,
     .memory = &kMemoryTable,
     .stream = &kStreamTable,

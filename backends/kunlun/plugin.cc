@@ -37,6 +37,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <keel/plugin/slots.hpp>
 #include <keel/plugin_kit.hpp>
 #include <memory>
 
@@ -49,17 +50,19 @@
 namespace keel::kunlun {
 namespace {
 
-Instance& object(keel_plugin_instance* handle) {
-  return *reinterpret_cast<Instance*>(handle);
-}
-Device& object(keel_plugin_device* handle) {
-  return *reinterpret_cast<Device*>(handle);
-}
-Stream& object(keel_plugin_stream* handle) {
-  return *reinterpret_cast<Stream*>(handle);
-}
-Event& object(keel_plugin_event* handle) {
-  return *reinterpret_cast<Event*>(handle);
+struct Handles {
+  static Instance& object(keel_plugin_instance* handle) {
+    return *reinterpret_cast<Instance*>(handle);
+  }
+  static Device& object(keel_plugin_device* handle) { return *reinterpret_cast<Device*>(handle); }
+  static Stream& object(keel_plugin_stream* handle) { return *reinterpret_cast<Stream*>(handle); }
+  static Event& object(keel_plugin_event* handle) { return *reinterpret_cast<Event*>(handle); }
+};
+using Slots = kit::Slots<Handles>;
+
+template <typename Handle>
+auto& object(Handle* handle) {
+  return Handles::object(handle);
 }
 
 // Passes ownership of |made| to core if |status| is KEEL_OK.
@@ -81,10 +84,6 @@ keel_status create_instance(const keel_instance_settings* settings,
     std::unique_ptr<Instance> instance;
     return give(Instance::create(settings, &instance), &instance, out_instance);
   });
-}
-
-void destroy_instance(keel_plugin_instance* instance) {
-  delete &object(instance);
 }
 
 keel_status device_count(keel_plugin_instance* instance, uint32_t* out_count) {
@@ -120,22 +119,14 @@ keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
   });
 }
 
-void device_close(keel_plugin_device* device) {
-  delete &object(device);
-}
-
-keel_status device_health(keel_plugin_device* device, keel_device_health* out_health) {
-  return kit::guard([&] { return object(device).health(out_health); });
-}
-
 constexpr keel_device_table kDeviceTable = {
     .header = kit::header<keel_device_table>(KEEL_STRUCT_DEVICE_TABLE),
     .count = device_count,
     .info = device_info,
     .open = device_open,
-    .close = device_close,
+    .close = Slots::destroy<keel_plugin_device>,
     .memory_info = nullptr,
-    .health = device_health,
+    .health = Slots::call<&Device::health>,
     .native_handle = nullptr,
 };
 
@@ -146,28 +137,14 @@ keel_status memory_alloc(keel_plugin_device* device, keel_memory_kind kind, uint
   return kit::guard([&] { return object(device).alloc(kind, size, out_pointer); });
 }
 
-keel_status memory_free(keel_plugin_device* device, keel_memory_kind kind, void* pointer) {
-  return kit::guard([&] { return object(device).free(kind, pointer); });
-}
-
-keel_status host_register(keel_plugin_device* device, void* pointer, uint64_t size,
-                          void** out_device_pointer) {
-  return kit::guard(
-      [&] { return object(device).host_register(pointer, size, out_device_pointer); });
-}
-
-keel_status host_unregister(keel_plugin_device* device, void* pointer) {
-  return kit::guard([&] { return object(device).host_unregister(pointer); });
-}
-
 constexpr keel_memory_table kMemoryTable = {
     .header = kit::header<keel_memory_table>(KEEL_STRUCT_MEMORY_TABLE),
     .alloc = memory_alloc,
-    .free = memory_free,
+    .free = Slots::call<&Device::free>,
     .alloc_on_stream = nullptr,
     .free_on_stream = nullptr,
-    .host_register = host_register,
-    .host_unregister = host_unregister,
+    .host_register = Slots::call<&Device::host_register>,
+    .host_unregister = Slots::call<&Device::host_unregister>,
     .host_alias = nullptr,
     .export_memory = nullptr,
     .import_memory = nullptr,
@@ -185,10 +162,6 @@ keel_status stream_create(keel_plugin_device* device, int32_t /*priority*/,
   });
 }
 
-void stream_destroy(keel_plugin_stream* stream) {
-  delete &object(stream);
-}
-
 keel_status stream_wrap(keel_plugin_device* device, void* native, keel_plugin_stream** out_stream) {
   return kit::guard([&] {
     std::unique_ptr<Stream> stream;
@@ -199,11 +172,6 @@ keel_status stream_wrap(keel_plugin_device* device, void* native, keel_plugin_st
 keel_status stream_unwrap(keel_plugin_stream* stream, void** out_native) {
   *out_native = object(stream).native();
   return KEEL_OK;
-}
-
-keel_status stream_copy(keel_plugin_stream* stream, keel_copy_kind kind, void* destination,
-                        const void* source, uint64_t size) {
-  return kit::guard([&] { return object(stream).copy(kind, destination, source, size); });
 }
 
 keel_status event_create(keel_plugin_device* device, uint32_t flags,
@@ -217,22 +185,6 @@ keel_status event_create(keel_plugin_device* device, uint32_t flags,
   });
 }
 
-void event_destroy(keel_plugin_event* event) {
-  delete &object(event);
-}
-
-keel_status event_record(keel_plugin_event* event, keel_plugin_stream* stream) {
-  return kit::guard([&] { return object(event).record(object(stream)); });
-}
-
-keel_status event_query(keel_plugin_event* event) {
-  return kit::guard([&] { return object(event).query(); });
-}
-
-keel_status event_wait(keel_plugin_event* event, int64_t timeout_ns) {
-  return kit::guard([&] { return object(event).wait(timeout_ns); });
-}
-
 keel_status event_notify(keel_plugin_event* event, keel_notify_fn fn, void* user) {
   return kit::guard([&] {
     object(event).notify(fn, user);
@@ -240,19 +192,15 @@ keel_status event_notify(keel_plugin_event* event, keel_notify_fn fn, void* user
   });
 }
 
-keel_status stream_wait_event(keel_plugin_stream* stream, keel_plugin_event* event) {
-  return kit::guard([&] { return object(event).hold_back(object(stream)); });
-}
-
 constexpr keel_stream_table kStreamTable = {
     .header = kit::header<keel_stream_table>(KEEL_STRUCT_STREAM_TABLE),
     .create = stream_create,
-    .destroy = stream_destroy,
+    .destroy = Slots::destroy<keel_plugin_stream>,
     .wrap = stream_wrap,
     .unwrap = stream_unwrap,
     .query = nullptr,
     .synchronize = nullptr,
-    .copy = stream_copy,
+    .copy = Slots::call<&Stream::copy>,
     .copy_peer = nullptr,
     .fill = nullptr,
     .gate_create = nullptr,
@@ -260,12 +208,12 @@ constexpr keel_stream_table kStreamTable = {
     .gate_open = nullptr,
     .stream_wait_gate = nullptr,
     .event_create = event_create,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_query = event_query,
-    .event_wait = event_wait,
+    .event_destroy = Slots::destroy<keel_plugin_event>,
+    .event_record = Slots::call<&Event::record>,
+    .event_query = Slots::call<&Event::query>,
+    .event_wait = Slots::call<&Event::wait>,
     .event_notify = event_notify,
-    .stream_wait_event = stream_wait_event,
+    .stream_wait_event = Slots::call_on_second<&Event::hold_back>,
     .event_elapsed = nullptr,
 };
 
@@ -279,7 +227,7 @@ const keel_plugin kPlugin = {
     .vendor = "Keel",
     .version = KEEL_KUNLUN_VERSION,
     .create_instance = create_instance,
-    .destroy_instance = destroy_instance,
+    .destroy_instance = Slots::destroy<keel_plugin_instance>,
     .device = &kDeviceTable,
     .memory = &kMemoryTable,
     .stream = &kStreamTable,
