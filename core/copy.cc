@@ -299,19 +299,23 @@ Status enqueue_fill(const Ref<Stream>& stream, void* destination, const void* pa
                    "{} has no fill for patterns of {} bytes, and no pinned memory to copy from",
                    device.name(), pattern_size);
   }
-  // Copy from one filled buffer repeatedly.
-  constexpr uint64_t kBufferBytes = 1 << 20;
-  const uint64_t buffer_bytes = std::min(size, kBufferBytes);
+  // The host fills a first part, and copies within the device double it: to write whole fills on
+  // the host took as long as the device's work, on a caller who expects an enqueueing call to
+  // return.
+  constexpr uint64_t kFirstBytes = 64 << 10;  // a multiple of each pattern's size
+  const uint64_t first_bytes = std::min(size, kFirstBytes);
   Memory& memory = device.memory();
   void* buffer = nullptr;
-  KEEL_RETURN_IF_ERROR(memory.alloc(KEEL_MEMORY_PINNED, buffer_bytes, &buffer));
-  for (uint64_t offset = 0; offset < buffer_bytes; offset += pattern_size) {
+  KEEL_RETURN_IF_ERROR(memory.alloc(KEEL_MEMORY_PINNED, first_bytes, &buffer));
+  for (uint64_t offset = 0; offset < first_bytes; offset += pattern_size) {
     std::memcpy(at(buffer, offset), &value, pattern_size);
   }
-  Status status;
-  for (uint64_t offset = 0; offset < size && status.ok(); offset += buffer_bytes) {
-    status = submit_copy(*stream, KEEL_COPY_HOST_TO_DEVICE, at(destination, offset), buffer,
-                         std::min(buffer_bytes, size - offset));
+  Status status = submit_copy(*stream, KEEL_COPY_HOST_TO_DEVICE, destination, buffer, first_bytes);
+  for (uint64_t done = first_bytes; done < size && status.ok();) {
+    const uint64_t bytes = std::min(done, size - done);
+    status =
+        submit_copy(*stream, KEEL_COPY_DEVICE_TO_DEVICE, at(destination, done), destination, bytes);
+    done += bytes;
   }
   const Status freed = memory.free(*stream, buffer);
   return status.ok() ? freed : status;
