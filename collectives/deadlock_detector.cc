@@ -62,7 +62,7 @@ bool DeadlockDetector::waits_for(uint32_t rank, uint32_t other) const {
   // exist.
   const bool is_new = segment_.standing(other).version.load(std::memory_order_acquire) == 0;
   const ProgressCounters& own = segment_.counters(rank, other);
-  const uint64_t sent = own.sends.load(std::memory_order_acquire);
+  const uint64_t sent = own.awaited_sends.load(std::memory_order_acquire);
   const uint64_t received = own.receives.load(std::memory_order_acquire);
   if (is_new || (sent == 0 && received == 0)) return sent != 0 || received != 0;
   const ProgressCounters& theirs = segment_.counters(other, rank);

@@ -18,8 +18,9 @@ namespace keel {
 // detector:
 //
 // The operations of a rank run in order, and the condition for the end of each is known: all ranks
-// have to publish a collective, and the peer of each message has to begin the matching half. Each
-// rank counts the halves begun, before it moves data. So
+// have to publish a collective, and the peer of each message has to begin the matching half, unless
+// the message is a buffered send. Each rank counts the halves begun, before it moves data, and the
+// sends that wait for their receive, once that is known. So
 //   a waits for b   when a has begun an operation without b's matching half: a cannot leave the
 //                   operation before b leaves its own and begins the next.
 // Ranks waiting in a cycle never proceed, whatever the program does next. A legal program has no

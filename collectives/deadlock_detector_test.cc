@@ -23,6 +23,7 @@ using keel::Transfer;
 struct Step {
   std::vector<Transfer> messages;
   keel_collective collective = KEEL_BARRIER;
+  bool is_buffered = false;  // the sends
 };
 using Program = std::vector<Step>;
 
@@ -47,10 +48,10 @@ Transfer message(bool sends, uint32_t peer) {
   return transfer;
 }
 Step send(uint32_t peer) {
-  return {{message(true, peer)}};
+  return {{message(true, peer)}, KEEL_BARRIER, false};
 }
 Step receive(uint32_t peer) {
-  return {{message(false, peer)}};
+  return {{message(false, peer)}, KEEL_BARRIER, false};
 }
 
 // Performs the ranks' updates of the segment, without moving data.
@@ -143,6 +144,11 @@ class Machine {
           team_->segment(), rank, step.messages,
           [&](uint32_t peer) { return look_meanwhile(self.sent[peer]); },
           [&](uint32_t peer) { return look_meanwhile(self.received[peer]); });
+      for (const Transfer& transfer : step.messages) {
+        if (!transfer.sends || step.is_buffered) continue;
+        note();
+        team_->segment().counters(rank, transfer.peer).awaited_sends = self.sent[transfer.peer];
+      }
     }
     self.is_at = true;
   }
@@ -152,6 +158,7 @@ class Machine {
     if (step.messages.empty()) return team_->segment().all_published(self.sequence - 1);
     return std::all_of(step.messages.begin(), step.messages.end(), [&](const Transfer& transfer) {
       const Rank& peer = ranks_[transfer.peer];
+      if (transfer.sends && step.is_buffered) return true;
       return transfer.sends ? peer.received[rank] >= self.sent[transfer.peer]
                             : peer.sent[rank] >= self.received[transfer.peer];
     });
@@ -173,7 +180,7 @@ class Machine {
 };
 
 // Draws the parts of all ranks in matching messages and collectives; in groups, in ordered pairs of
-// send and receive, or in one direction.
+// send and receive, crosswise, or in one direction.
 std::vector<Program> draw_programs(uint32_t world, std::mt19937& random) {
   const auto below = [&](uint32_t limit) { return static_cast<uint32_t>(random() % limit); };
   std::vector<Program> programs(world);
@@ -181,7 +188,14 @@ std::vector<Program> draw_programs(uint32_t world, std::mt19937& random) {
   for (uint32_t i = 0; i < steps; ++i) {
     const uint32_t one = below(world);
     const uint32_t other = below(world);
-    switch (below(4)) {
+    switch (below(5)) {
+      case 4:  // both send, and then both receive
+        if (one == other) break;
+        for (const auto& [self, peer] : {std::pair(one, other), std::pair(other, one)}) {
+          programs[self].push_back({{message(true, peer)}, KEEL_BARRIER, /*is_buffered=*/true});
+          programs[self].push_back(receive(peer));
+        }
+        break;
       case 0:
         for (Program& program : programs) program.push_back({});
         break;

@@ -131,7 +131,7 @@ Status Runner::run_messages(const Request& request, const Status& ready,
       status.ok() ||
       ((status.code() == KEEL_INVALID_ARGUMENT || status.code() == KEEL_RANK_FAILED) &&
        !context_.segment().failed());
-  if (is_over) return status;
+  if (is_over) return status.ok() ? messages_.take_buffered_failure() : status;
   // The peers wait for messages in vain.
   status = status.with_prefix("send_recv: ");
   context_.team().abort(status);

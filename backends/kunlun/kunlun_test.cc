@@ -172,7 +172,7 @@ TEST_F(KunlunTest, AHangEndsAtTheDeadlineAndHarmsNoDevice) {
 // A BKCL without bkcl_comm_abort: the work is abandoned, and its devices are reported lost.
 TEST_F(KunlunTest, AHangThatCannotBeAbortedLosesTheDevices) {
   const OwnSdk sdk("devices=2 memory_mib=64 faults=1/stall:ccl@1");
-  OwnSdk::remove_symbol(sdk.bkcl(), "bkcl_comm_abort");
+  ASSERT_TRUE(remove_symbol(sdk.bkcl(), "bkcl_comm_abort"));
   const std::vector<keel_device> devices = load_kunlun(sdk);
   make_ranks(devices);
   for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, kSecond));

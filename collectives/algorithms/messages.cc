@@ -55,21 +55,92 @@ Status PointToPointTransfers::begin(const Transfer& transfer, Moving* out_moving
   return {};
 }
 
+// ---- buffered sends -------------------------------------------------------------
+
+bool PointToPointTransfers::can_buffer(const Moving& moving, uint32_t* out_index) {
+  const Transfer& transfer = *moving.transfer;
+  if (!only_sends_ || transfer.refused != KEEL_OK || transfer.bytes() > ControlSegment::kEagerBytes)
+    return false;
+  // A receive that has begun pulls the data, which saves a copy.
+  const ProgressCounters& theirs = context_.segment().counters(transfer.peer, context_.rank());
+  if (theirs.receives.load(std::memory_order_acquire) > moving.sequence) return false;
+  if (buffers_in_use_ == ControlSegment::kMessageBuffers) collect_buffers();
+  for (uint32_t i = 0; i < ControlSegment::kMessageBuffers; ++i) {
+    if (buffers_[i].in_use) continue;
+    *out_index = i;
+    return true;
+  }
+  return false;
+}
+
+Status PointToPointTransfers::send_buffered(Moving& moving, PointToPointSlot& slot, uint32_t index,
+                                            WaitContext& wait_context) {
+  const Transfer& transfer = *moving.transfer;
+  const uint64_t bytes = transfer.bytes();
+  uint8_t* const data = context_.segment().message_buffer(context_.rank(), index);
+  if (!moving.side.staged && bytes != 0) {
+    const HostSpan span("host copy", [&](AccessList& accesses) {
+      accesses.reads(&context_.device(), moving.side.buffer.device, bytes);
+    });
+    std::memcpy(data, moving.side.buffer.host, bytes);
+  }
+  for (; moving.side.staged && moving.fetched < moving.windows; ++moving.fetched) {
+    const uint64_t offset = moving.fetched * context_.chunk_bytes();
+    const uint64_t part = std::min(context_.chunk_bytes(), bytes - offset);
+    KEEL_RETURN_IF_ERROR(moving.stage->fetch(moving.fetched, moving.side.buffer, offset, 0, part));
+    KEEL_RETURN_IF_ERROR(moving.stage->await_fetched(moving.fetched, wait_context));
+    std::memcpy(data + offset, moving.stage->in(moving.fetched), part);
+  }
+  buffers_[index] = {true, transfer.peer, moving.sequence};
+  ++buffers_in_use_;
+  publish(moving, slot, 1 + index);
+  finish(moving);
+  return {};
+}
+
+void PointToPointTransfers::collect_buffers() {
+  for (MessageBuffer& buffer : buffers_) {
+    if (!buffer.in_use) continue;
+    const PointToPointSlot& slot =
+        context_.segment().slot(context_.rank(), buffer.peer, buffer.sequence);
+    if (slot.answered.load(std::memory_order_acquire) != buffer.sequence + 1) continue;
+    buffer.in_use = false;
+    --buffers_in_use_;
+    counters_[buffer.peer].settled[buffer.sequence % ControlSegment::kSlots] = buffer.sequence + 1;
+    if (slot.answer == KEEL_OK || !buffered_failure_.ok()) continue;
+    buffered_failure_ =
+        slot.answer == KEEL_RANK_FAILED
+            ? failure(KEEL_RANK_FAILED, "{}: its receive from rank {} was refused there: {}",
+                      context_.team().name(buffer.peer), context_.rank(), status_name(slot.refusal))
+            : mismatch(context_.rank(), slot.count, slot.dtype, buffer.peer, slot.wanted_count,
+                       slot.wanted_dtype);
+    buffered_failure_ = buffered_failure_.with_prefix("an earlier, buffered send: ");
+  }
+}
+
+void PointToPointTransfers::await_receives(uint32_t peer, uint64_t receives) {
+  std::atomic<uint64_t>& awaited = context_.segment().counters(context_.rank(), peer).awaited_sends;
+  if (awaited.load(std::memory_order_relaxed) < receives) {
+    awaited.store(receives, std::memory_order_release);
+  }
+}
+
 // ---- sender ---------------------------------------------------------------------
 
-Status PointToPointTransfers::post(Moving& moving, PointToPointSlot& slot) {
+void PointToPointTransfers::publish(const Moving& moving, PointToPointSlot& slot,
+                                    uint32_t buffered) {
   const Transfer& transfer = *moving.transfer;
   slot.available.store(0, std::memory_order_relaxed);
   slot.taken.store(0, std::memory_order_relaxed);
   slot.count = transfer.count;
   slot.dtype = transfer.dtype;
-  slot.flags = moving.side.staged ? OperationDescriptor::kSendStaged : 0u;
+  slot.flags = buffered == 0 && moving.side.staged ? OperationDescriptor::kSendStaged : 0u;
   slot.status = transfer.refused;
+  slot.buffered = buffered;
   slot.memory_epoch = context_.memory_epoch();
-  slot.send = moving.side.staged ? moving.stage->place() : moving.side.place;
+  if (buffered == 0) slot.send = moving.side.staged ? moving.stage->place() : moving.side.place;
   slot.sequence.store(moving.sequence + 1, std::memory_order_release);
   context_.segment().notify_slot(transfer.peer);
-  return {};
 }
 
 Status PointToPointTransfers::stage_windows(Moving& moving, PointToPointSlot& slot,
@@ -99,12 +170,19 @@ Status PointToPointTransfers::advance_send(Moving& moving, PointToPointSlot& slo
   if (moving.state == State::kPosting) {
     // The slot may still hold the message before the last, or an answer still to be read by a
     // further send of the group.
-    if (moving.sequence >= ControlSegment::kSlots &&
-        settled != moving.sequence - ControlSegment::kSlots + 1) {
-      return {};
+    if (moving.sequence >= ControlSegment::kSlots) {
+      const uint64_t occupant = moving.sequence - ControlSegment::kSlots;
+      if (settled != occupant + 1) collect_buffers();
+      if (settled != occupant + 1) {
+        await_receives(transfer.peer, occupant + 1);
+        return {};
+      }
     }
     moving.state = State::kMoving;
-    KEEL_RETURN_IF_ERROR(post(moving, slot));
+    uint32_t buffer = 0;
+    if (can_buffer(moving, &buffer)) return send_buffered(moving, slot, buffer, wait_context);
+    await_receives(transfer.peer, moving.sequence + 1);
+    publish(moving, slot, 0);
   }
   if (slot.answered.load(std::memory_order_acquire) == moving.sequence + 1) {
     const keel_status answered = slot.answer;
@@ -138,8 +216,18 @@ Status PointToPointTransfers::receive_window(Moving& moving, const PointToPointS
   const bool is_staged = (slot.flags & OperationDescriptor::kSendStaged) != 0;
   const uint64_t from = is_staged ? window % 2 * size : offset;
   const char* data = nullptr;
-  KEEL_RETURN_IF_ERROR(context_.resolve(moving.transfer->peer, slot.send, slot.memory_epoch, from,
-                                        bytes, wait_context, &data));
+  if (slot.buffered == 0) {
+    KEEL_RETURN_IF_ERROR(context_.resolve(moving.transfer->peer, slot.send, slot.memory_epoch, from,
+                                          bytes, wait_context, &data));
+  } else if (slot.buffered > ControlSegment::kMessageBuffers ||
+             moving.transfer->bytes() > ControlSegment::kEagerBytes) {
+    return failure(KEEL_INTERNAL, "{} names no message buffer",
+                   context_.team().name(moving.transfer->peer));
+  } else {
+    data = reinterpret_cast<const char*>(
+               context_.segment().message_buffer(moving.transfer->peer, slot.buffered - 1)) +
+           offset;
+  }
   if (!moving.side.staged) {
     const HostSpan span("host copy", [&](AccessList& accesses) {
       accesses.writes(&context_.device(), moving.side.buffer.device + offset, bytes);
@@ -246,6 +334,9 @@ Status PointToPointTransfers::run(const std::vector<Transfer>& transfers,
     return begun;
   }
   ControlSegment& segment = context_.segment();
+  if (buffers_in_use_ != 0) collect_buffers();
+  only_sends_ = std::all_of(transfers.begin(), transfers.end(),
+                            [](const Transfer& transfer) { return transfer.sends; });
   begin_messages(
       segment, context_.rank(), transfers, [&](uint32_t peer) { return counters_[peer].sent; },
       [&](uint32_t peer) { return counters_[peer].received; });

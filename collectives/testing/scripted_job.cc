@@ -15,13 +15,15 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr uint64_t kCount = 5000;  // several rounds of the smallest chunk
+constexpr uint64_t kMessageCount =
+    20'000;  // too large to be buffered: a send waits for its receive
 
 class Rank {
  public:
   explicit Rank(bool staged) : staged_(staged) {
     keel_device_get(0, &device_);
     keel_stream_create(device_, 0, &stream_);
-    keel_alloc(device_, KEEL_MEMORY_DEVICE, 2 * kCount * sizeof(float), &data_);
+    keel_alloc(device_, KEEL_MEMORY_DEVICE, kMessageCount * sizeof(float), &data_);
   }
   ~Rank() {
     keel_stream_destroy(stream_);
@@ -44,10 +46,10 @@ class Rank {
     if (command == "broadcast") return broadcast(/*root=*/0);
     if (command == "broadcast from 1") return broadcast(/*root=*/1);
     if (command.starts_with("send ")) {
-      return keel_send(comm_, data_, kCount, KEEL_FLOAT32, command.back() - '0', stream_);
+      return keel_send(comm_, data_, kMessageCount, KEEL_FLOAT32, command.back() - '0', stream_);
     }
     if (command.starts_with("receive ")) {
-      return keel_recv(comm_, data_, kCount, KEEL_FLOAT32, command.back() - '0', stream_);
+      return keel_recv(comm_, data_, kMessageCount, KEEL_FLOAT32, command.back() - '0', stream_);
     }
     if (command == "synchronize") return keel_stream_synchronize(stream_, KEEL_TIMEOUT_DEFAULT);
     if (command == "recover") return keel_stream_recover(stream_, KEEL_TIMEOUT_DEFAULT);

@@ -18,6 +18,7 @@ constexpr int64_t kSecond = 1'000'000'000;
 // Time for a running rank to call on a busy machine.
 constexpr int64_t kDeadline = kSecond;
 constexpr uint64_t kCount = 100;
+constexpr uint64_t kMessageCount = 20'000;  // too large to be buffered
 
 class CollectiveFailures : public testing::Test {
  protected:
@@ -40,7 +41,8 @@ class CollectiveFailures : public testing::Test {
     for (uint32_t rank = 0; rank < world; ++rank) {
       ASSERT_EQ(KEEL_OK, keel_device_get(rank, &devices_[rank]));
       ASSERT_EQ(KEEL_OK, keel_stream_create(devices_[rank], 0, &streams_[rank]));
-      ASSERT_EQ(KEEL_OK, keel_alloc(devices_[rank], KEEL_MEMORY_DEVICE, kCount * 4, &data_[rank]));
+      ASSERT_EQ(KEEL_OK,
+                keel_alloc(devices_[rank], KEEL_MEMORY_DEVICE, kMessageCount * 4, &data_[rank]));
     }
     auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
     ASSERT_EQ(KEEL_OK, keel_comm_init_all(devices_.data(), world, &options, comms_.data()))
@@ -53,10 +55,10 @@ class CollectiveFailures : public testing::Test {
                            streams_[rank]);
   }
   keel_status send(uint32_t rank, uint32_t peer) {
-    return keel_send(comms_[rank], data_[rank], kCount, KEEL_FLOAT32, peer, streams_[rank]);
+    return keel_send(comms_[rank], data_[rank], kMessageCount, KEEL_FLOAT32, peer, streams_[rank]);
   }
   keel_status receive(uint32_t rank, uint32_t peer) {
-    return keel_recv(comms_[rank], data_[rank], kCount, KEEL_FLOAT32, peer, streams_[rank]);
+    return keel_recv(comms_[rank], data_[rank], kMessageCount, KEEL_FLOAT32, peer, streams_[rank]);
   }
   uint64_t operations(uint32_t rank) {
     auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
@@ -155,7 +157,7 @@ TEST_F(CollectiveFailures, AMessageAgainstACollectiveIsAMismatch) {
         }
       }
       const std::string text = "mismatch: rank " + std::to_string(odd) + " (" + test_device(odd) +
-                               ") called " + (sends ? "send" : "recv") + "(100 float32 " +
+                               ") called " + (sends ? "send" : "recv") + "(20000 float32 " +
                                (sends ? "to" : "from") + " rank " + std::to_string(peer) +
                                "), all others all_reduce(100 float32, sum";
       for (uint32_t rank = 0; rank < 3; ++rank) {
@@ -171,7 +173,7 @@ TEST_F(CollectiveFailures, MessagesThatWaitForEachOtherAreAMismatch) {
   EXPECT_KEEL_OK(receive(1, 2));
   EXPECT_KEEL_OK(receive(2, 0));
   for (uint32_t rank = 0; rank < 3; ++rank) {
-    EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "rank 1 (" + test_device(1) + ") called recv(100 float32",
+    EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "rank 1 (" + test_device(1) + ") called recv(20000 float32",
                  synchronize(rank));
   }
 }
@@ -201,7 +203,7 @@ TEST_F(CollectiveFailures, TheDeadlineSaysWhatEachRankIsAt) {
   EXPECT_KEEL_OK(all_reduce(2));
   for (const uint32_t rank : {0, 2}) {
     EXPECT_FAILS(KEEL_TIMED_OUT,
-                 "did not call in time: rank 0 is at recv(100 float32 from rank 1), rank 1 at "
+                 "did not call in time: rank 0 is at recv(20000 float32 from rank 1), rank 1 at "
                  "nothing, rank 2 at all_reduce(100 float32, sum)",
                  synchronize(rank));
   }
@@ -383,7 +385,7 @@ TEST_F(CollectiveFailures, WrongCallsNameTheArgumentAndLoseNothing) {
   EXPECT_FAILS(
       KEEL_INVALID_ARGUMENT, "send is NULL",
       keel_all_reduce(comms_[0], nullptr, data_[0], 1, KEEL_FLOAT32, KEEL_SUM, streams_[0]));
-  EXPECT_FAILS(KEEL_OUT_OF_RANGE, "send", all_reduce(0, kCount + 1));
+  EXPECT_FAILS(KEEL_OUT_OF_RANGE, "send", all_reduce(0, kMessageCount + 1));
   EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "count", all_reduce(0, UINT64_MAX));
   EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "dtype",
                keel_all_reduce(comms_[0], data_[0], data_[0], 1, 99, KEEL_SUM, streams_[0]));

@@ -406,26 +406,27 @@ TEST_F(CountedCalls, OneThatIsRefusedOnAFailedStreamIsToldToo) {
 
 TEST_F(CountedCalls, EitherHalfOfAMessageIsToldWhenTheOtherIsRefused) {
   begin(2);
+  constexpr uint64_t kCount = 20'000;  // too large to be buffered
   const Rank& one = ranks_[0];
   const Rank& other = ranks_[1];
   for (uint32_t round = 0; round < 5; ++round) {  // more than the slots of a pair
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "dtype",
-                 keel_send(one.comm, one.data, 5, 99, 1, one.stream));
-    EXPECT_KEEL_OK(keel_recv(other.comm, other.data, 5, KEEL_FLOAT32, 0, other.stream));
+                 keel_send(one.comm, one.data, kCount, 99, 1, one.stream));
+    EXPECT_KEEL_OK(keel_recv(other.comm, other.data, kCount, KEEL_FLOAT32, 0, other.stream));
     EXPECT_FAILS(KEEL_RANK_FAILED, name(0) + ": its send to rank 1 was refused there",
                  other.synchronize());
     EXPECT_KEEL_OK(other.recover());
-    EXPECT_KEEL_OK(keel_send(other.comm, other.data, 5, KEEL_FLOAT32, 0, other.stream));
+    EXPECT_KEEL_OK(keel_send(other.comm, other.data, kCount, KEEL_FLOAT32, 0, other.stream));
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "receive is NULL",
-                 keel_recv(one.comm, nullptr, 5, KEEL_FLOAT32, 1, one.stream));
+                 keel_recv(one.comm, nullptr, kCount, KEEL_FLOAT32, 1, one.stream));
     EXPECT_FAILS(KEEL_RANK_FAILED, name(0) + ": its receive from rank 1 was refused there",
                  other.synchronize());
     EXPECT_KEEL_OK(other.recover());
     // The peer does not exist, so no rank waits.
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "peer is 2",
-                 keel_send(one.comm, one.data, 5, KEEL_FLOAT32, 2, one.stream));
-    EXPECT_KEEL_OK(keel_send(one.comm, one.data, 5, KEEL_FLOAT32, 1, one.stream));
-    EXPECT_KEEL_OK(keel_recv(other.comm, other.data, 5, KEEL_FLOAT32, 0, other.stream));
+                 keel_send(one.comm, one.data, kCount, KEEL_FLOAT32, 2, one.stream));
+    EXPECT_KEEL_OK(keel_send(one.comm, one.data, kCount, KEEL_FLOAT32, 1, one.stream));
+    EXPECT_KEEL_OK(keel_recv(other.comm, other.data, kCount, KEEL_FLOAT32, 0, other.stream));
     EXPECT_KEEL_OK(one.synchronize());
     EXPECT_KEEL_OK(other.synchronize());
   }

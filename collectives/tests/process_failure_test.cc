@@ -260,7 +260,7 @@ TEST(ProcessFailures, AMessageAgainstACollectiveIsAMismatch) {
       const std::string said = job[rank].read_line();
       EXPECT_SAYS("KEEL_INVALID_ARGUMENT", said);
       EXPECT_SAYS("mismatch: " + who(1), said);
-      EXPECT_SAYS(std::string("called ") + (odd == "send" ? "send" : "recv") + "(5000 float32",
+      EXPECT_SAYS(std::string("called ") + (odd == "send" ? "send" : "recv") + "(20000 float32",
                   said);
       EXPECT_SAYS("all others all_reduce(5000 float32, max", said);
       EXPECT_SAYS("KEEL_INVALID_ARGUMENT", ask(job[rank], "error"));
@@ -278,7 +278,7 @@ TEST(ProcessFailures, MessagesThatWaitForEachOtherAreAMismatch) {
     const std::string said = job[rank].read_line();
     EXPECT_SAYS("KEEL_INVALID_ARGUMENT", said);
     EXPECT_SAYS(who(1), said);
-    EXPECT_SAYS("called recv(5000 float32 from rank 0)", said);
+    EXPECT_SAYS("called recv(20000 float32 from rank 0)", said);
   }
 }
 

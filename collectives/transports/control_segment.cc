@@ -23,7 +23,7 @@ namespace keel {
 
 namespace {
 
-constexpr uint64_t kMagic = 0x32676573'6c65656b;  // "keelseg2"
+constexpr uint64_t kMagic = 0x33676573'6c65656b;  // "keelseg3"
 constexpr uint32_t kSteps = 4;                    // a rank is at most two steps ahead: see arrive()
 
 // Spin budget before a wait parks. Dedicated: as long as parking and being woken may cost, 5 us on
@@ -85,6 +85,7 @@ struct Layout {
   uint64_t cells;
   uint64_t posts;
   uint64_t eager;
+  uint64_t message_buffers;
   uint64_t slots;
   uint64_t tallies;
   uint64_t layouts;
@@ -101,7 +102,10 @@ static Layout layout_of(uint64_t header, uint64_t cell, uint64_t world) {
   layout.posts = layout.cells + align_page(cell * world);
   layout.eager =
       layout.posts + align_page(sizeof(OperationDescriptor) * ControlSegment::kDescriptors * world);
-  layout.slots = layout.eager + ControlSegment::kEagerBytes * ControlSegment::kEagerPlaces * world;
+  layout.message_buffers =
+      layout.eager + ControlSegment::kEagerBytes * ControlSegment::kEagerPlaces * world;
+  layout.slots = layout.message_buffers +
+                 ControlSegment::kEagerBytes * ControlSegment::kMessageBuffers * world;
   layout.tallies =
       layout.slots + align_page(sizeof(PointToPointSlot) * ControlSegment::kSlots * world * world);
   layout.layouts = layout.tallies + align_page(sizeof(ProgressCounters) * world * world);
@@ -161,6 +165,7 @@ Status ControlSegment::map(const FileDescriptor& file,
   segment->cells_ = reinterpret_cast<Cell*>(base + layout.cells);
   segment->posts_ = reinterpret_cast<OperationDescriptor*>(base + layout.posts);
   segment->eager_ = reinterpret_cast<uint8_t*>(base + layout.eager);
+  segment->message_buffers_ = reinterpret_cast<uint8_t*>(base + layout.message_buffers);
   segment->slots_ = reinterpret_cast<PointToPointSlot*>(base + layout.slots);
   segment->tallies_ = reinterpret_cast<ProgressCounters*>(base + layout.tallies);
   segment->layouts_ = reinterpret_cast<uint64_t*>(base + layout.layouts);

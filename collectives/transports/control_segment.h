@@ -79,6 +79,7 @@ struct alignas(64) PointToPointSlot {
   int32_t status;         // sender's, set with |sequence|: why its call was refused
   int32_t answer;         // receiver's, set with |answered|
   int32_t refusal;        // why the receiver's call was refused, if |answer| is KEEL_RANK_FAILED
+  uint32_t buffered;      // 1 + index of the sender's message buffer with the data; 0: at |send|
   uint64_t wanted_count;  // receiver's count and type, if |answer| is a mismatch
   uint32_t wanted_dtype;
   uint32_t memory_epoch;
@@ -97,10 +98,13 @@ struct alignas(64) PointToPointProgress {
   std::atomic<uint64_t> count;
 };
 
-// Total number of messages that a rank has begun with one peer.
+// Number of messages that a rank has begun with one peer.
 struct ProgressCounters {
   std::atomic<uint64_t> sends;
   std::atomic<uint64_t> receives;
+  // The rank waits until the peer has begun so many receives: less than |sends| where the last
+  // sends were buffered.
+  std::atomic<uint64_t> awaited_sends;
 };
 
 // The segment has no name and lives as long as some process maps it: a killed process leaves
@@ -121,6 +125,9 @@ class ControlSegment {
   static constexpr uint64_t kEagerBytes = 64 << 10;
   static constexpr uint32_t kEagerPlaces = 2;
   static constexpr uint32_t kSlots = 2;  // messages in flight per pair
+  // Buffers of kEagerBytes per rank for messages whose receive has not begun: a ring's two
+  // neighbours, each with both of its slots.
+  static constexpr uint32_t kMessageBuffers = 4;
   static constexpr uint32_t kMostRanks = 4096;
 
   // Creates the memory of a segment for |world| ranks. |oversubscribed|: oversubscribed.
@@ -183,6 +190,10 @@ class ControlSegment {
   // ---- messages ----
   PointToPointSlot& slot(uint32_t from, uint32_t to, uint64_t sequence) {
     return slots_[(uint64_t{from} * world_ + to) * kSlots + sequence % kSlots];
+  }
+  // Buffer |index| of the messages that |rank| sends; at most kEagerBytes.
+  uint8_t* message_buffer(uint32_t rank, uint32_t index) {
+    return message_buffers_ + (uint64_t{rank} * kMessageBuffers + index) * kEagerBytes;
   }
   // Wakes |rank| after a change of its point-to-point slots.
   void notify_slot(uint32_t rank);
@@ -297,6 +308,7 @@ class ControlSegment {
   Cell* cells_ = nullptr;
   OperationDescriptor* posts_ = nullptr;
   uint8_t* eager_ = nullptr;
+  uint8_t* message_buffers_ = nullptr;
   PointToPointSlot* slots_ = nullptr;
   ProgressCounters* tallies_ = nullptr;
   uint64_t* layouts_ = nullptr;

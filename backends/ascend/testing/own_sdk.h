@@ -11,9 +11,9 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
+
+#include "core/testing/library_file.h"
 
 namespace keel::testing {
 
@@ -60,18 +60,9 @@ class OwnSdk {
   const std::string& folder() const { return folder_; }
   std::string path(const std::string& file) const { return folder_ + "/" + file; }
 
-  // Removes symbol |name| of library |file| by changing the name's last letter in the file: the
-  // hash of either name then finds nothing. Returns false if the library has no such symbol.
+  // Returns false if the library has no such symbol.
   bool remove_symbol(const std::string& file, const std::string& name) const {
-    std::ifstream in(path(file), std::ios::binary);
-    std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-    in.close();
-    const std::string entry = std::string("\0", 1) + name + std::string("\0", 1);
-    const size_t at = bytes.find(entry);
-    if (at == std::string::npos) return false;
-    bytes[at + name.size()] = '_';
-    std::ofstream(path(file), std::ios::binary) << bytes;
-    return true;
+    return testing::remove_symbol(path(file), name);
   }
 
  private:

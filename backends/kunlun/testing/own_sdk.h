@@ -8,8 +8,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 namespace keel::testing {
@@ -39,21 +37,6 @@ class OwnSdk {
   const std::string& folder() const { return folder_; }
   std::string runtime() const { return folder_ + "/libxpurt.so"; }
   std::string bkcl() const { return folder_ + "/libbkcl.so"; }
-
-  // Takes symbol |name| from the library |file|, as in a release without it: renames it in the
-  // table of names.
-  static void remove_symbol(const std::string& file, const std::string& name) {
-    std::ifstream in(file, std::ios::binary);
-    std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-    const std::string entry = std::string(1, '\0') + name + std::string(1, '\0');
-    size_t found = 0;
-    for (size_t at = 0; (at = bytes.find(entry, at)) != std::string::npos; at += name.size()) {
-      bytes[at + name.size()] = '~';
-      ++found;
-    }
-    EXPECT_NE(found, 0u) << name << " is not in " << file;
-    std::ofstream(file, std::ios::binary) << bytes;
-  }
 
  private:
   std::string folder_;
