@@ -65,11 +65,23 @@ Status Stream::status() const {
   return device_.check_alive();
 }
 
+namespace {
+
+// Returns |failure| with a text object of its own, so that stream_refusal() can tell the call that
+// fails a stream, and returns |failure|, from later ones. Without memory, one and the same.
+Status detach(const Status& failure) try {
+  return {failure.code(), failure.text()};
+} catch (const std::bad_alloc&) {
+  return failure;
+}
+
+}  // namespace
+
 void Stream::fail(const Status& status, uint64_t position) {
   std::lock_guard lock(state_mutex_);
   if (!failure_.ok()) return;  // the first failure is the cause
   if (position < recovered_at_) return;
-  failure_ = status;
+  failure_ = detach(status);
   slow_path_flags_.fetch_or(kHasFailed, std::memory_order_release);
 }
 

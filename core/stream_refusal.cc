@@ -8,6 +8,7 @@ namespace keel {
 
 Status stream_refusal(const Stream& stream, const Status& status) {
   if (!stream.has_failed()) return status;
+  // A refused call returns what the stream stored; the call that failed it has another text object.
   const Status known = stream.status();
   if (known.code() == KEEL_DEVICE_LOST || known.code() != status.code() ||
       known.text() != status.text()) {
