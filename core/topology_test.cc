@@ -56,6 +56,7 @@ class TopologyTest : public KeelTest {
   }
   // Replaces the machine from now on.
   void become(const std::string& xml) {
+    if (!file_.empty()) unlink(file_.c_str());
     file_ = "/tmp/keel-topology-XXXXXX";
     const int descriptor = mkstemp(file_.data());
     ASSERT_GE(descriptor, 0);
