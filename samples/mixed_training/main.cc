@@ -23,6 +23,7 @@
 #include "samples/mixed_training/corpus.h"
 #include "samples/mixed_training/evaluation.h"
 #include "samples/mixed_training/parameters.h"
+#include "samples/mixed_training/picture.h"
 #include "samples/mixed_training/report.h"
 #include "samples/mixed_training/trainer.h"
 #include "tensorfile/replacement.h"
@@ -40,6 +41,8 @@ struct Options {
   std::vector<std::string> devices;  // empty: one of every backend
   std::filesystem::path text;        // empty: kDefaultText
   std::filesystem::path json;        // empty: none
+  std::filesystem::path svg;         // empty: none
+  std::string title = "Training on chips of several backends at once";
 };
 
 // CLI11's own Range accepts NaN.
@@ -70,6 +73,8 @@ void declare_options(CLI::App& app, Options& options) {
   app.add_option("--text", options.text,
                  std::string("File to learn; default: all of ") + kDefaultText);
   app.add_option("--json", options.json, "Write all that was measured to this file");
+  app.add_option("--svg", options.svg, "Draw the loss and the devices' shares to this file");
+  app.add_option("--title", options.title, "Title of the drawing")->capture_default_str();
   app.add_option("--steps", training.steps, "Steps of training")
       ->check(CLI::Range(int64_t{1}, int64_t{10'000'000}))
       ->capture_default_str();
@@ -92,7 +97,8 @@ void declare_options(CLI::App& app, Options& options) {
       ->capture_default_str();
 }
 
-// Returns the first device of each backend that computes and measures time; the CPU comes first.
+// Returns the first device of each backend that computes and has timing events; the CPU comes
+// first.
 std::vector<std::string> default_devices() {
   std::vector<std::string> names;
   for (const keel_backend_info& backend : keel::backends()) {
@@ -116,10 +122,6 @@ std::vector<keel::Device> open_devices(const Options& options) {
     } catch (const keel::Error& error) {
       throw std::invalid_argument("--devices " + name + ": " + error.what());
     }
-    if ((devices.back().info().capabilities & KEEL_CAPABILITY_TIMING) == 0) {
-      throw std::invalid_argument("--devices " + name +
-                                  ": it has no timing events, from which the shares are made");
-    }
   }
   const auto least = static_cast<int64_t>(devices.size()) * kShareRows;
   if (options.training.batch < least) {
@@ -131,16 +133,17 @@ std::vector<keel::Device> open_devices(const Options& options) {
 }
 
 // Checked before training: a path that cannot be written must not cost minutes.
-void check_json(const std::filesystem::path& path) {
+void check_output(const std::string& option, const std::filesystem::path& path) {
   try {
     if (!path.empty()) keel::tensorfile::check_put_file(path);
   } catch (const keel::tensorfile::FileError& error) {
-    throw std::invalid_argument(std::string("--json ") + error.what());
+    throw std::invalid_argument(option + " " + error.what());
   }
 }
 
 int run(const Options& options) {
-  check_json(options.json);
+  check_output("--json", options.json);
+  check_output("--svg", options.svg);
   const Corpus corpus = Corpus::load(options.text, options.training.batch);
   const ParameterLayout layout(options.training.hidden);
   const keel::Runtime runtime;
@@ -184,6 +187,9 @@ int run(const Options& options) {
     std::ostringstream json;
     write_json(json, report);
     keel::tensorfile::put_file(options.json, json.str());
+  }
+  if (!options.svg.empty()) {
+    keel::tensorfile::put_file(options.svg, picture(report, options.title));
   }
   return report.passed() ? 0 : 1;
 }

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <keel/keel.hpp>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -289,6 +290,26 @@ TEST_F(ProgramTest, TrainsOnCpuAndVulkanAtOnce) {
   // The model learned: without knowledge the loss is about ln(256) = 5.5.
   const std::vector<double> losses = run["losses_nats_per_byte"];
   EXPECT_LT(losses.back(), 0.75 * losses.front());
+}
+
+// Kunlun's runtime has none.
+TEST_F(ProgramTest, TrainsBesideAChipWithoutTimingEvents) {
+  if (std::getenv("KEEL_CPU_GUARD") != nullptr || std::getenv("KEEL_VALIDATE") != nullptr) {
+    GTEST_SKIP() << "the chip's memory is out of the host's reach anyway; once is enough";
+  }
+  setenv("KEEL_KUNLUN_LIBRARY_FOLDER", KEEL_EMULATED_KUNLUN_FOLDER, 1);
+  const Outcome outcome = Program(quick({"--devices", "cpu:0,kunlun:0", "--json", path("run.json"),
+                                         "--svg", path("run.svg"), "--title", "Two & more"}))
+                              .wait();
+  unsetenv("KEEL_KUNLUN_LIBRARY_FOLDER");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const nlohmann::json run = read_json("run.json");
+  EXPECT_GT(run["devices"][1]["tokens_per_second"], 0);
+  std::ifstream file(path("run.svg"));
+  const std::string svg{std::istreambuf_iterator<char>(file), {}};
+  for (const char* part : {"Two &amp; more", "cpu:0: ", "kunlun:0: ", "<polyline"}) {
+    EXPECT_NE(svg.find(part), std::string::npos) << "no " << part << " in " << svg;
+  }
 }
 
 TEST_F(ProgramTest, TrainsOnOneDeviceTwice) {

@@ -85,12 +85,10 @@ double Trainer::step() {
   // the whole batch, whatever the shares.
   const double scale = 1.0 / static_cast<double>(settings_.batch);
   for (const auto& worker : workers_) {
-    // Two events on the device's own stream time only its work: neither the wait for slower devices
-    // in the collective that follows, nor other work of the host.
-    worker->start.record(worker->model.stream());
+    worker->clock.start(worker->model.stream());
     worker->model.forward();
     worker->model.backward(scale);
-    worker->end.record(worker->model.stream());
+    worker->clock.stop(worker->model.stream());
   }
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     const Model& model = workers_[rank]->model;
@@ -105,7 +103,7 @@ double Trainer::step() {
   synchronize();
   // The first step compiles kernels, so its times are ignored.
   for (size_t rank = 0; step_ > 0 && rank < workers_.size(); ++rank) {
-    shares_.add(rank, workers_[rank]->end.elapsed_since(workers_[rank]->start));
+    shares_.add(rank, workers_[rank]->clock.elapsed());
   }
   ++step_;
   const double loss = *static_cast<const float*>(host_loss_.data()) * scale;

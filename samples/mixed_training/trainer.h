@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "samples/mixed_training/corpus.h"
+#include "samples/mixed_training/device_clock.h"
 #include "samples/mixed_training/model.h"
 #include "samples/mixed_training/parameters.h"
 #include "samples/mixed_training/work_shares.h"
@@ -72,11 +73,10 @@ class Trainer {
  private:
   struct Worker {
     Worker(keel::Device device, const ParameterLayout& layout, int64_t max_rows)
-        : model(device, layout, max_rows) {}
+        : model(device, layout, max_rows), clock(device) {}
 
     Model model;
-    keel::Event start{KEEL_EVENT_TIMING};
-    keel::Event end{KEEL_EVENT_TIMING};
+    DeviceClock clock;
   };
 
   double step();
