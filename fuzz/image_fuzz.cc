@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "backends/cuda/image.h"
+#include "backends/gpu/image_copy.h"
 
 namespace {
 
@@ -58,7 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (keel::cuda::find_image_defect(data, size) != nullptr) return 0;
   const bool is_elf = size >= SELFMAG && std::memcmp(data, ELFMAG, SELFMAG) == 0;
   if (is_elf) require_whole_elf(data, size);
-  const keel::cuda::Image image(data, size);
+  const keel::gpu::ImageCopy image(data, size);
   const auto* const copy = static_cast<const uint8_t*>(image.data());
   require(std::memcmp(copy, data, size) == 0 && copy[size] == 0);
   return 0;

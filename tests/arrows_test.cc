@@ -3,8 +3,8 @@
 // tools, conformance -> collectives -> ops -> core -> files, include; frameworks -> include alone;
 // base is for all but libkeel, which reads no JSON and includes base/ipc alone; backends -> the
 // vendor side of include alone; emulator -> ops, and only backends/sim -> emulator; kernels/gpu is
-// for backends/cuda and emulator/simt. Vendors' interfaces in vendor/ are for backends and the
-// emulator.
+// for backends/gpu, what CUDA and HIP have in common, the two of them, and emulator/simt. Vendors'
+// interfaces in vendor/ are for backends and the emulator.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,9 @@ const std::map<std::string, Set> kMay = {
     {"emulator", {"keel", "base", "base/ipc", "ops", "vendor", "emulator/simt"}},
     {"emulator/simt", {"keel", "base", "base/ipc", "ops", "vendor", "emulator", "kernels/gpu"}},
     {"backends", {"keel", "vendor"}},
-    {"backends/cuda", {"keel", "vendor", "kernels/gpu"}},
+    {"backends/cuda", {"keel", "vendor", "kernels/gpu", "backends/gpu"}},
+    {"backends/gpu", {"keel", "vendor", "kernels/gpu"}},
+    {"backends/hip", {"keel", "vendor", "kernels/gpu", "backends/gpu"}},
     {"backends/sim", {"keel", "vendor", "emulator"}},
     {"tensorfile", {"keel", "base", "base/ipc", "files"}},
     {"parallel", {"keel", "base", "base/ipc", "files", "tensorfile"}},
@@ -49,7 +51,7 @@ const std::map<std::string, Set> kMay = {
       "samples/out_of_tree_plugin"}},
     {"bench",
      {"keel", "base", "base/ipc", "core", "ops", "collectives", "samples", "backends",
-      "backends/cuda", "tensorfile", "parallel"}},
+      "backends/cuda", "backends/gpu", "tensorfile", "parallel"}},
     {"tools",
      {"keel", "base", "base/ipc", "core", "ops", "collectives", "conformance", "tensorfile"}},
     {"tools/perf",
@@ -60,7 +62,8 @@ const std::map<std::string, Set> kMay = {
     {"frameworks", {"keel"}},
     {"fuzz",
      {"keel", "base", "base/ipc", "core", "collectives", "backends", "backends/cuda",
-      "backends/sim", "conformance", "emulator", "tensorfile", "tools", "tools/keel"}},
+      "backends/gpu", "backends/sim", "conformance", "emulator", "tensorfile", "tools",
+      "tools/keel"}},
 };
 const Set kVendorSide = {"keel/abi.h",
                          "keel/cpu_kernel.h",
@@ -92,6 +95,9 @@ std::string objection(const std::string& file, const std::string& header) {
     // Each folder is a plugin of its own.
     const std::string own = file.substr(0, file.find('/', sizeof("backends/") - 1) + 1);
     if (header.rfind(own, 0) == 0) return {};
+    // What two plugins compile, each for itself.
+    if (header.rfind("backends/gpu/", 0) == 0 && kMay.at(folder).count("backends/gpu") != 0)
+      return {};
     return file + " includes " + header + ": backends do not see each other";
   }
   if (file.rfind("backends/", 0) == 0 && target == "keel" && kVendorSide.count(header) == 0) {

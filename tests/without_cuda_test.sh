@@ -32,7 +32,7 @@ configure() {
 configure /nowhere "cuda.h and cudaTypedefs.h not found"
 # What stands in for what is left out is compiled nowhere else.
 for file in bench/raw_cuda_missing.cc bench/cublas_peer_missing.cc kernels/gpu/no_image.cc \
-  backends/cuda/ccl_table_missing.cc backends/cuda/cublaslt_missing.cc; do
+  backends/cuda/ccl_table_missing.cc backends/gpu/no_library_products.cc; do
   "${CXX:-c++}" -std=c++20 -fsyntax-only -I"$source" -I"$source/include" "$source/$file" ||
     fail "$file does not compile"
 done

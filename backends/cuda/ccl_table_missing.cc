@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replaces ccl_table.cc in builds without nccl.h.
-#include "backends/cuda/ccl_table.h"
+#include "backends/gpu/ccl_table.h"
 
-namespace keel::cuda {
+namespace keel::gpu {
 
 const keel_ccl_table* ccl_table() {
   return nullptr;
@@ -12,4 +12,4 @@ bool has_collectives(const std::string& /*folder*/) {
   return false;
 }
 
-}  // namespace keel::cuda
+}  // namespace keel::gpu

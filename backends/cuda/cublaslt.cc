@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 
-namespace keel::cuda {
+namespace keel::gpu {
 namespace {
 
 // The toolkit's library folder, which the loader's search path may not contain.
@@ -91,4 +91,4 @@ keel_status status_of(cublasStatus_t status) {
   }
 }
 
-}  // namespace keel::cuda
+}  // namespace keel::gpu

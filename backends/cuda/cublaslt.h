@@ -10,7 +10,7 @@
 #include <keel/plugin_kit.hpp>
 #include <string>
 
-namespace keel::cuda {
+namespace keel::gpu {
 
 // The header's inline functions call the "_internal" functions to initialise a descriptor in
 // existing memory.
@@ -67,6 +67,6 @@ class CublasLt {
 // Maps a failure |status|.
 keel_status status_of(cublasStatus_t status);
 
-}  // namespace keel::cuda
+}  // namespace keel::gpu
 
 #endif  // KEEL_BACKENDS_CUDA_CUBLASLT_H_

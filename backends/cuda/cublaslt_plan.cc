@@ -3,7 +3,7 @@
 
 #include <initializer_list>
 
-namespace keel::cuda {
+namespace keel::gpu {
 namespace {
 
 cudaDataType_t type_of(keel_dtype dtype) {
@@ -148,4 +148,4 @@ size_t ProductHash::operator()(const Product& product) const {
   return hash;
 }
 
-}  // namespace keel::cuda
+}  // namespace keel::gpu

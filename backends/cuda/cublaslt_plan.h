@@ -13,9 +13,9 @@
 #include <cstdint>
 
 #include "backends/cuda/cublaslt.h"
-#include "backends/cuda/library_products.h"
+#include "backends/gpu/library_products.h"
 
-namespace keel::cuda {
+namespace keel::gpu {
 
 // The library only reads a plan, from any thread.
 struct ProductPlan {
@@ -49,6 +49,6 @@ struct ProductHash {
   size_t operator()(const Product& product) const;
 };
 
-}  // namespace keel::cuda
+}  // namespace keel::gpu
 
 #endif  // KEEL_BACKENDS_CUDA_CUBLASLT_PLAN_H_

@@ -8,11 +8,11 @@
 
 #include "backends/cuda/cublaslt.h"
 #include "backends/cuda/cublaslt_plan.h"
-#include "backends/cuda/device.h"
-#include "backends/cuda/library_products.h"
-#include "backends/cuda/stream.h"
+#include "backends/gpu/device.h"
+#include "backends/gpu/library_products.h"
+#include "backends/gpu/stream.h"
 
-namespace keel::cuda {
+namespace keel::gpu {
 
 class LibraryProducts::Plans {
  public:
@@ -50,7 +50,7 @@ class LibraryProducts::Plans {
     lt_ = &library;
     cublasStatus_t created = CUBLAS_STATUS_SUCCESS;
     cublasLtHandle_t handle = nullptr;
-    const CUresult asked = device_.ask([&](const Functions&) {
+    const Result asked = device_.ask([&](const Functions&) {
       created = library.functions().Create(&handle);
       return CUDA_SUCCESS;
     });
@@ -74,7 +74,7 @@ class LibraryProducts::Plans {
   std::shared_ptr<ProductPlan> make(const Product& product) {
     const auto plan = std::make_shared<ProductPlan>();
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-    const CUresult asked = device_.ask([&](const Functions&) {
+    const Result asked = device_.ask([&](const Functions&) {
       status = plan_product(lt_->functions(), handle_, product, plan.get());
       return CUDA_SUCCESS;
     });
@@ -158,4 +158,4 @@ keel_status LibraryProducts::run(const Stream& stream, const Product& product,
   return plans_->run(stream, *plan, product, factors, workspace, out_ran);
 }
 
-}  // namespace keel::cuda
+}  // namespace keel::gpu

@@ -115,8 +115,4 @@ const char* find_image_defect(const void* data, uint64_t size) {
   return find_ptx_defect({bytes, size});
 }
 
-Image::Image(const void* data, uint64_t size) : units_(size / sizeof(Unit) + 1) {
-  std::memcpy(units_.data(), data, size);
-}
-
 }  // namespace keel::cuda

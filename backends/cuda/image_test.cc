@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cuda/image.h"
+#include "backends/gpu/image_copy.h"
 
 #include <elf.h>
 #include <gtest/gtest.h>
@@ -137,7 +138,7 @@ TEST(CudaImageTest, Ptx) {
 TEST(CudaImageTest, TheCopyEndsWithAZero) {
   for (const size_t size : {size_t{1}, size_t{63}, size_t{64}, size_t{65}}) {
     const std::string text(size, 'p');
-    const Image image(text.data(), text.size());
+    const gpu::ImageCopy image(text.data(), text.size());
     EXPECT_STREQ(static_cast<const char*>(image.data()), text.c_str());
     EXPECT_EQ(reinterpret_cast<uintptr_t>(image.data()) % 64, 0u);
   }

@@ -6,6 +6,11 @@
 #include "emulator/simt/machine.h"
 #include "kernels/gpu/image.h"
 
+// The function with the images for which the library stands.
+#ifndef KEEL_SIMT_HOST_IMAGES
+#define KEEL_SIMT_HOST_IMAGES cuda_images
+#endif
+
 namespace keel::emulator::simt {
 namespace {
 
@@ -16,7 +21,7 @@ Outcome run(const Kernel& kernel, const Grid& grid, const void* arguments, Addre
 
 std::vector<Library> find_families() {
   std::vector<Library> families;
-  for (const keel::simt::CudaImage& image : keel::simt::cuda_images()) {
+  for (const keel::simt::Image& image : keel::simt::KEEL_SIMT_HOST_IMAGES()) {
     families.push_back(
         {image.family, image.bytes.data(), image.bytes.size(), Registration::find, run});
   }

@@ -40,10 +40,10 @@ KEEL_SIMT_FAMILIES(KEEL_SIMT_NAMES)
 
 }  // namespace
 
-std::span<const CudaImage> cuda_images() {
+std::span<const Image> cuda_images() {
 #define KEEL_SIMT_ENTRY(family, kernels) \
   {#family, names_of_##family, {keel_simt_##family##_image, keel_simt_##family##_image_end}},
-  static const CudaImage images[] = {KEEL_SIMT_FAMILIES(KEEL_SIMT_ENTRY)};
+  static const Image images[] = {KEEL_SIMT_FAMILIES(KEEL_SIMT_ENTRY)};
 #undef KEEL_SIMT_ENTRY
   return images;
 }

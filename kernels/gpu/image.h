@@ -7,8 +7,8 @@
 
 namespace keel::simt {
 
-// The fat binary of one kernel family, built with this tree.
-struct CudaImage {
+// The image of one kernel family, built with this tree.
+struct Image {
   const char* family;
   std::span<const char* const> kernels;  // launch names
   std::span<const std::byte> bytes;      // aligned to 64
@@ -16,10 +16,15 @@ struct CudaImage {
 
 // Returns the images of all families; their kernels, concatenated, are in the order of KernelId.
 // Empty in a build without nvcc.
-std::span<const CudaImage> cuda_images();
+std::span<const Image> cuda_images();
 // Returns the images' CUDA version, in the numbering of CUDA_VERSION; an older driver may refuse
 // the images.
 int cuda_image_version();
+
+// Returns the bundles of AMD code objects, likewise: see hip_image.cc.
+std::span<const Image> hip_images();
+// Returns the architectures with code in the bundles, such as "gfx90a gfx1030"; empty: none.
+const char* hip_architectures();
 
 }  // namespace keel::simt
 

@@ -4,7 +4,7 @@
 
 namespace keel::simt {
 
-std::span<const CudaImage> cuda_images() {
+std::span<const Image> cuda_images() {
   return {};
 }
 

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The management library, as the layer of backends/gpu sees it.
+#ifndef KEEL_BACKENDS_CUDA_MONITOR_TARGET_H_
+#define KEEL_BACKENDS_CUDA_MONITOR_TARGET_H_
+
+#include "backends/cuda/nvml.h"
+
+namespace keel::gpu {
+
+using Monitor = cuda::Nvml;
+
+}  // namespace keel::gpu
+
+#endif  // KEEL_BACKENDS_CUDA_MONITOR_TARGET_H_

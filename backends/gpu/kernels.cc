@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/kernels.h"
+
+#include <keel/plugin_kit.hpp>
+#include <string>
+
+#include "backends/gpu/device.h"
+#include "backends/gpu/result_codes.h"
+#include "kernels/gpu/image.h"
+
+namespace keel::gpu {
+bool Kernels::are_for(int capability) {
+  return !images().empty() && kernels_are_for(capability);
+}
+
+bool Kernels::surely_load(int driver_version) {
+  return driver_version >= image_version();
+}
+
+std::unique_ptr<Kernels> Kernels::load(Device& device) {
+  std::unique_ptr<Kernels> kernels(new Kernels);
+  int multiprocessors = 0;
+  Result result = kSuccess;
+  const char* call = nullptr;
+  const char* name = nullptr;
+  const keel_status status = device.call(Names::ModuleLoadDataEx, [&](const Functions& api) {
+    if (!are_for(capability_of(api, device.handle()))) return kSuccess;
+    if (api.DeviceGetAttribute(&multiprocessors, kMultiprocessorCount, device.handle()) ==
+            kSuccess &&
+        multiprocessors > 0) {
+      kernels->multiprocessors_ = static_cast<uint32_t>(multiprocessors);
+    }
+    result = kernels->load_images(api, &call, &name);
+    return kSuccess;  // the device is usable without operators
+  });
+  if (status == KEEL_OK && result == kSuccess && kernels->modules_[0] != nullptr) {
+    return kernels;
+  }
+  kernels->unload(device);
+  if (result != kSuccess) {
+    const std::string what = std::string(call) + " of " + name;
+    device.driver().warn_once(
+        KEEL_GPU ": the operators' kernels cannot be loaded, and are not claimed: " +
+        device.driver().text_of(what.c_str(), result) + "; " + device.driver().description());
+  }
+  return nullptr;
+}
+
+Result Kernels::load_images(const Functions& api, const char** out_call, const char** out_name) {
+  std::string log;
+  NativeModule* module = modules_.data();
+  NativeFunction* function = functions_.data();
+  for (const simt::Image& image : images()) {
+    *out_call = Names::ModuleLoadDataEx;
+    *out_name = image.family;
+    Result result = load_image(api, image.bytes.data(), module, &log);
+    if (result != kSuccess) return result;
+    *out_call = Names::ModuleGetFunction;
+    for (const char* const kernel : image.kernels) {
+      *out_name = kernel;
+      result = api.ModuleGetFunction(function++, *module, kernel);
+      if (result != kSuccess) return result;
+    }
+    ++module;
+  }
+  return kSuccess;
+}
+
+void Kernels::unload(Device& device) {
+  for (NativeModule& module : modules_) {
+    if (module == nullptr) continue;
+    (void)device.release(Names::ModuleUnload,
+                         [&](const Functions& api) { return api.ModuleUnload(module); });
+    module = nullptr;
+  }
+}
+
+}  // namespace keel::gpu

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables of a plugin over a driver of the kind of CUDA's: CUDA's own, or HIP. The source
+// gpu_target.cc of each plugin says how the slots map to the driver's calls.
+#include <keel/abi.h>
+
+#include <algorithm>
+#include <cstring>
+#include <keel/plugin/slots.hpp>
+#include <keel/plugin_kit.hpp>
+#include <memory>
+
+#include "backends/gpu/ccl_table.h"
+#include "backends/gpu/device.h"
+#include "backends/gpu/event.h"
+#include "backends/gpu/instance.h"
+#include "backends/gpu/ipc.h"
+#include "backends/gpu/module.h"
+#include "backends/gpu/ops.h"
+#include "backends/gpu/stream.h"
+
+namespace keel::gpu {
+namespace {
+
+struct Handles {
+  static Instance& object(keel_plugin_instance* handle) {
+    return *reinterpret_cast<Instance*>(handle);
+  }
+  static Device& object(keel_plugin_device* handle) { return *reinterpret_cast<Device*>(handle); }
+  static Stream& object(keel_plugin_stream* handle) { return *reinterpret_cast<Stream*>(handle); }
+  static Event& object(keel_plugin_event* handle) { return *reinterpret_cast<Event*>(handle); }
+  static Module& object(keel_plugin_module* handle) { return *reinterpret_cast<Module*>(handle); }
+  static Kernel& object(keel_plugin_kernel* handle) { return *reinterpret_cast<Kernel*>(handle); }
+  static Import& object(keel_plugin_import* handle) { return *reinterpret_cast<Import*>(handle); }
+};
+using Slots = kit::Slots<Handles>;
+
+template <typename Handle>
+auto& object(Handle* handle) {
+  return Handles::object(handle);
+}
+
+// Passes ownership of |made| to core if |status| is KEEL_OK.
+template <typename Object, typename Handle>
+keel_status give(keel_status status, std::unique_ptr<Object>* made, Handle** out_handle) {
+  if (status == KEEL_OK) *out_handle = reinterpret_cast<Handle*>(made->release());
+  return status;
+}
+
+// ---- instance and device -------------------------------------------------------
+
+keel_status create_instance(const keel_instance_settings* settings,
+                            keel_plugin_instance** out_instance) {
+  return kit::guard([&] {
+    if (settings != nullptr) {
+      const keel_status known = kit::check_extensions(settings->header.next);
+      if (known != KEEL_OK) return known;
+    }
+    std::unique_ptr<Instance> instance;
+    return give(Instance::create(settings, &instance), &instance, out_instance);
+  });
+}
+
+keel_status device_count(keel_plugin_instance* instance, uint32_t* out_count) {
+  return kit::guard([&] {
+    const Driver& driver = object(instance).driver();
+    *out_count = static_cast<uint32_t>(driver.device_count());
+    if (*out_count != 0) return keel_status{KEEL_OK};
+    return kit::fail(KEEL_OK, "%s", driver.reason().c_str());
+  });
+}
+
+keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
+                        keel_device_info* out_info) {
+  return kit::guard([&] {
+    keel_device_info info = {};
+    const keel_status status = object(instance).describe(ordinal, &info);
+    // |out_info| may be an older, shorter version.
+    info.header = out_info->header;
+    if (status == KEEL_OK) {
+      std::memcpy(out_info, &info, std::min<size_t>(info.header.size, sizeof(info)));
+    }
+    return status;
+  });
+}
+
+keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
+                        keel_plugin_device** out_device) {
+  return kit::guard([&] {
+    std::unique_ptr<Device> device;
+    const Instance& from = object(instance);
+    return give(Device::open(from.driver(), ordinal, from.libraries(), &device), &device,
+                out_device);
+  });
+}
+
+keel_status device_native_handle(keel_plugin_device* device, uint32_t which, void** out_handle) {
+  return object(device).native_handle(which, out_handle);
+}
+
+constexpr keel_device_table kDeviceTable = {
+    .header = kit::header<keel_device_table>(KEEL_STRUCT_DEVICE_TABLE),
+    .count = device_count,
+    .info = device_info,
+    .open = device_open,
+    .close = Slots::destroy<keel_plugin_device>,
+    .memory_info = Slots::call<&Device::memory_info>,
+    .health = Slots::call<&Device::health>,
+    .native_handle = device_native_handle,
+};
+
+// ---- memory --------------------------------------------------------------------
+
+keel_status memory_alloc(keel_plugin_device* device, keel_memory_kind kind, uint64_t size,
+                         uint32_t /*usage*/, void** out_pointer) {
+  return kit::guard([&] { return object(device).alloc(kind, size, out_pointer); });
+}
+
+keel_status memory_export(keel_plugin_device* device, void* pointer, uint64_t size,
+                          keel_export_kind kind, int64_t /*importer_pid*/,
+                          keel_memory_export* out_export) {
+  return kit::guard([&] { return export_memory(object(device), pointer, size, kind, out_export); });
+}
+
+keel_status memory_import(keel_plugin_device* device, const keel_memory_export* exported,
+                          void** out_pointer, keel_plugin_import** out_import) {
+  return kit::guard([&] {
+    std::unique_ptr<Import> import;
+    return give(Import::open(object(device), *exported, out_pointer, &import), &import, out_import);
+  });
+}
+
+keel_status close_import(keel_plugin_device* device, keel_plugin_import* import) {
+  return kit::guard([&] {
+    const keel_status status = object(import).close(object(device));
+    if (status == KEEL_OK) delete &object(import);
+    return status;
+  });
+}
+
+constexpr keel_memory_table kMemoryTable = {
+    .header = kit::header<keel_memory_table>(KEEL_STRUCT_MEMORY_TABLE),
+    .alloc = memory_alloc,
+    .free = Slots::call<&Device::free>,
+    .alloc_on_stream = nullptr,
+    .free_on_stream = nullptr,
+    .host_register = Slots::call<&Device::host_register>,
+    .host_unregister = Slots::call<&Device::host_unregister>,
+    .host_alias = nullptr,
+    .export_memory = memory_export,
+    .import_memory = memory_import,
+    .close_import = close_import,
+    .peer_enable = Slots::call<&Device::peer_enable>,
+};
+
+// ---- streams and events ----------------------------------------------------------
+
+keel_status stream_wrap(keel_plugin_device* device, void* native, keel_plugin_stream** out_stream) {
+  return kit::guard([&] {
+    std::unique_ptr<Stream> stream;
+    return give(Stream::wrap(object(device), static_cast<NativeStream>(native), &stream), &stream,
+                out_stream);
+  });
+}
+
+keel_status stream_unwrap(keel_plugin_stream* stream, void** out_native) {
+  object(stream).share();
+  *out_native = object(stream).native();
+  return KEEL_OK;
+}
+
+constexpr keel_stream_table kStreamTable = {
+    .header = kit::header<keel_stream_table>(KEEL_STRUCT_STREAM_TABLE),
+    .create = Slots::create<Stream, &Stream::create>,
+    .destroy = Slots::destroy<keel_plugin_stream>,
+    .wrap = stream_wrap,
+    .unwrap = stream_unwrap,
+    .query = Slots::call<&Stream::query>,
+    .synchronize = nullptr,
+    .copy = Slots::call<&Stream::copy>,
+    .copy_peer = Slots::call<&Stream::copy_peer>,
+    .fill = Slots::call<&Stream::fill>,
+    .gate_create = nullptr,
+    .gate_destroy = nullptr,
+    .gate_open = nullptr,
+    .stream_wait_gate = nullptr,
+    .event_create = Slots::create<Event, &Event::create>,
+    .event_destroy = Slots::destroy<keel_plugin_event>,
+    .event_record = Slots::call<&Event::record>,
+    .event_query = Slots::call<&Event::query>,
+    .event_wait = nullptr,
+    .event_notify = nullptr,
+    .stream_wait_event = Slots::call_on_second<&Event::hold_back>,
+    .event_elapsed = Slots::call_on_second<&Event::elapsed_since>,
+};
+
+// ---- kernels of the caller ---------------------------------------------------------
+
+keel_status kernel_load(keel_plugin_device* device, keel_binary_format format, const void* data,
+                        uint64_t size, keel_plugin_module** out_module) {
+  return kit::guard([&] {
+    std::unique_ptr<Module> module;
+    return give(Module::load(object(device), format, data, size, &module), &module, out_module);
+  });
+}
+
+keel_status kernel_find(keel_plugin_module* module, const char* name,
+                        keel_plugin_kernel** out_kernel) {
+  return kit::guard([&] {
+    Kernel* kernel = nullptr;
+    const keel_status status = object(module).find(name, &kernel);
+    if (status == KEEL_OK) *out_kernel = reinterpret_cast<keel_plugin_kernel*>(kernel);
+    return status;
+  });
+}
+
+keel_status kernel_launch(keel_plugin_stream* stream, keel_plugin_kernel* kernel,
+                          const keel_launch* launch) {
+  return kit::guard([&] { return object(kernel).launch(object(stream), *launch); });
+}
+
+constexpr keel_kernel_table kKernelTable = {
+    .header = kit::header<keel_kernel_table>(KEEL_STRUCT_KERNEL_TABLE),
+    .load = kernel_load,
+    .unload = Slots::destroy<keel_plugin_module>,
+    .find = kernel_find,
+    .launch = kernel_launch,
+};
+
+// ---- operators ---------------------------------------------------------------------
+
+keel_status op_query(keel_plugin_device* device, const keel_op_call* call,
+                     keel_op_support* out_support) {
+  return kit::guard([&]() -> keel_status {
+    const Op* const op = find_op(call->op);
+    out_support->level = KEEL_OP_NONE;
+    out_support->score = 0;
+    out_support->workspace_bytes = 0;
+    out_support->kernel = nullptr;
+    if (op == nullptr || object(device).kernels() == nullptr || !op->supports(*call)) {
+      return KEEL_OK;
+    }
+    out_support->level = KEEL_OP_NATIVE;
+    out_support->score = 100;
+    if (op->library != nullptr &&
+        op->library->takes(object(device), *call, &out_support->workspace_bytes)) {
+      out_support->kernel = op->library->kernel;
+      return KEEL_OK;
+    }
+    out_support->workspace_bytes = op->workspace == nullptr ? 0 : op->workspace(*call);
+    out_support->kernel = op->kernel;
+    return KEEL_OK;
+  });
+}
+
+keel_status op_run(keel_plugin_stream* stream, const keel_op_call* call, void* workspace) {
+  return kit::guard([&]() -> keel_status {
+    const Op* const op = find_op(call->op);
+    if (op == nullptr || object(stream).device().kernels() == nullptr || !op->supports(*call)) {
+      return kit::fail(KEEL_UNSUPPORTED, KEEL_GPU ": no kernel for this call of op %u", call->op);
+    }
+    if (op->library != nullptr) {
+      bool ran = false;
+      const keel_status status = op->library->run(object(stream), *call, workspace, &ran);
+      if (ran) return status;
+    }
+    return op->run(object(stream), *call, workspace);
+  });
+}
+
+constexpr keel_op_table kOpTable = {
+    .header = kit::header<keel_op_table>(KEEL_STRUCT_OP_TABLE),
+    .query = op_query,
+    .run = op_run,
+};
+
+// ---- the plugin ----------------------------------------------------------------------
+
+const keel_plugin kPlugin = {
+    .header = kit::header<keel_plugin>(KEEL_STRUCT_PLUGIN),
+    .abi_major = KEEL_ABI_MAJOR,
+    .reserved = 0,
+    .name = KEEL_GPU,
+    .vendor = "Keel",
+    .version = KEEL_GPU_VERSION,
+    .create_instance = create_instance,
+    .destroy_instance = Slots::destroy<keel_plugin_instance>,
+    .device = &kDeviceTable,
+    .memory = &kMemoryTable,
+    .stream = &kStreamTable,
+    .kernel = &kKernelTable,
+    .op = &kOpTable,
+    .ccl = ccl_table(),
+};
+
+}  // namespace
+}  // namespace keel::gpu
+
+extern "C" KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
+                                                        const keel_plugin** out_plugin) {
+  if (host == nullptr || out_plugin == nullptr) return KEEL_INVALID_ARGUMENT;
+  keel::kit::g_host = host;
+  *out_plugin = &keel::gpu::kPlugin;
+  return KEEL_OK;
+}
