@@ -13,10 +13,11 @@
 
 #include "emulator/simt/fiber.h"
 #include "emulator/simt/kernel.h"
+#include "kernels/gpu/arguments.h"
 
 namespace keel::emulator::simt {
 
-inline constexpr uint32_t kWarpThreads = 32;
+inline constexpr uint32_t kWarpThreads = keel::simt::kWarp;
 
 // The list of kernels of this program or library, unordered.
 class Registration {

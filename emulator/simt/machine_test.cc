@@ -125,11 +125,11 @@ KEEL_SIMT_KERNEL(test_sums, TestArguments) {
   const float warp = WarpTeam::reduce<Sum>(value);
   const float block = BlockTeam::reduce<Sum>(value);
   const float largest = BlockTeam::reduce<Largest>(value);
-  const uint32_t odd = vote(own % 2 == 1);
+  const Votes odd = vote(own % 2 == 1);
   out[4 * own] = warp;
   out[4 * own + 1] = block;
   out[4 * own + 2] = largest;
-  out[4 * own + 3] = odd == 0xaaaaaaaa ? 1 : 0;
+  out[4 * own + 3] = odd == static_cast<Votes>(0xaaaaaaaaaaaaaaaa) ? 1 : 0;
 }
 
 namespace {
@@ -210,8 +210,11 @@ TEST_F(MachineTest, WarpsAndBlocksReduce) {
   TwoBuffers memory(kThreads, 4 * kThreads);
   ASSERT_EQ(run("keel_test_sums", memory, kThreads), Outcome::kDone) << error_;
   for (uint32_t i = 0; i < kThreads; ++i) {
-    const uint32_t first = i / 32 * 32;
-    ASSERT_EQ(memory.out()[4 * i], static_cast<float>(32 * first + 31 * 16)) << i;
+    const uint32_t first = i / keel::simt::kWarp * keel::simt::kWarp;
+    ASSERT_EQ(memory.out()[4 * i],
+              static_cast<float>(keel::simt::kWarp * first +
+                                 (keel::simt::kWarp - 1) * keel::simt::kWarp / 2))
+        << i;
     ASSERT_EQ(memory.out()[4 * i + 1], static_cast<float>(kThreads * (kThreads - 1) / 2)) << i;
     ASSERT_EQ(memory.out()[4 * i + 2], static_cast<float>(kThreads - 1)) << i;
     ASSERT_EQ(memory.out()[4 * i + 3], 1) << i;

@@ -13,7 +13,13 @@ using Address = uint64_t;
 
 // Threads per block; every kernel is compiled for this size.
 inline constexpr uint32_t kThreads = 256;
-inline constexpr uint32_t kWarp = 32;
+// Threads that run in step, for which a target sets KEEL_SIMT_WARP: 32, or 64 on some chips of AMD.
+// On the host, the kernels that a launch is for may have another width: kernels take any number of
+// blocks, so kWarps only sizes grids there.
+#ifndef KEEL_SIMT_WARP
+#define KEEL_SIMT_WARP 32
+#endif
+inline constexpr uint32_t kWarp = KEEL_SIMT_WARP;
 inline constexpr uint32_t kWarps = kThreads / kWarp;
 
 // |is_aligned|: all tensors begin at a multiple of 16 bytes.

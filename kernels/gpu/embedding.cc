@@ -42,9 +42,9 @@ KEEL_SIMT_FUNCTION void embedding_backward(const EmbeddingBackwardArguments& arg
     const uint64_t at = row * args.width;
     for (uint64_t base = 0; base < args.count; base += kWarp) {
       const uint64_t mine = base + lane;
-      uint32_t hits = vote(mine < args.count && indices[mine] == index);
+      Votes hits = vote(mine < args.count && indices[mine] == index);
       while (hits != 0) {
-        const uint32_t bit = hits & (~hits + 1);
+        const Votes bit = hits & (~hits + 1);
         hits ^= bit;
         uint32_t hit_lane = 0;
         while (bit >> hit_lane != 1) ++hit_lane;

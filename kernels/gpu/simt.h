@@ -8,7 +8,8 @@
 //   KEEL_SIMT_SHARED(Type, name, count);                 memory shared by a block, not zeroed
 //   thread_index(), block_index(), grid_size()           blocks have kThreads threads
 //   barrier()                                            all threads of the block must call
-//   shuffle_xor(value, mask), vote(bool)                 all threads of the warp must call
+//   shuffle_xor(value, mask), vote(bool)                 all threads of the warp must call; a warp
+//                                                        has kWarp threads, 32 or 64
 //   to_float, to_bf16, to_f16, to_i32                    to nearest even; to_i32 truncates
 //   Global<T>(address)                                   device memory: [i], load<n>, store<n>
 //

@@ -13,6 +13,19 @@ struct Index {
   uint32_t x, y, z;
 };
 
+// One bit for each thread of a warp.
+template <uint32_t threads>
+struct VotesOf;
+template <>
+struct VotesOf<32> {
+  using Type = uint32_t;
+};
+template <>
+struct VotesOf<64> {
+  using Type = uint64_t;
+};
+using Votes = VotesOf<kWarp>::Type;
+
 // Storage types of 16-bit floats.
 struct bf16 {
   uint16_t bits;

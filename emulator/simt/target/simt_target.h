@@ -15,6 +15,9 @@
 #define KEEL_SIMT_FUNCTION inline
 
 // KEEL_SIMT_FAMILY: the kernel family of this source, from the compiler's command line.
+#ifndef KEEL_SIMT_FAMILY
+#define KEEL_SIMT_FAMILY KEEL_SIMT_HIP_FAMILY
+#endif
 #define KEEL_SIMT_KERNEL(name, Arguments)                                                    \
   static void keel_##name(const Arguments& args);                                            \
   static ::keel::emulator::simt::Kernel keel_##name##_kernel = {                             \
@@ -55,10 +58,10 @@ inline float shuffle_xor(float value, uint32_t mask) {
   const auto& given = machine.exchange(std::bit_cast<uint32_t>(value));
   return std::bit_cast<float>(static_cast<uint32_t>(given[(lane ^ mask) % kWarp]));
 }
-inline uint32_t vote(bool value) {
+inline Votes vote(bool value) {
   const auto& given = emulator::simt::Machine::current().exchange(value ? 1 : 0);
-  uint32_t votes = 0;
-  for (uint32_t lane = 0; lane < kWarp; ++lane) votes |= static_cast<uint32_t>(given[lane]) << lane;
+  Votes votes = 0;
+  for (uint32_t lane = 0; lane < kWarp; ++lane) votes |= static_cast<Votes>(given[lane]) << lane;
   return votes;
 }
 

@@ -36,7 +36,7 @@ KEEL_SIMT_FUNCTION void barrier() {
 KEEL_SIMT_FUNCTION float shuffle_xor(float value, uint32_t mask) {
   return __shfl_xor_sync(0xffffffffu, value, static_cast<int>(mask));
 }
-KEEL_SIMT_FUNCTION uint32_t vote(bool value) {
+KEEL_SIMT_FUNCTION Votes vote(bool value) {
   return __ballot_sync(0xffffffffu, value);
 }
 
