@@ -27,7 +27,7 @@ struct Attribute {
   int value;
 };
 // Compute capability 0.0: no compiler targets it.
-constexpr Attribute kAttributes[] = {
+const Attribute kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 48 << 10},
     {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 227 << 10},
@@ -35,7 +35,7 @@ constexpr Attribute kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_INTEGRATED, 0},
     {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
     {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 0},
-    {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, kPciDomain},
+    {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, kVendor.pci_domain},
     {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 2},
     // Two chips use equal addresses.
     {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 0},
@@ -104,6 +104,7 @@ CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
   return with_device(dev, [&](Context&) {
     static_assert(sizeof(uuid->bytes) == 16);
     std::memcpy(uuid->bytes, "keel emulated  ", 15);
+    uuid->bytes[14] = kVendor.name[0];
     uuid->bytes[15] = static_cast<char>(dev);
     return CUDA_SUCCESS;
   });

@@ -111,7 +111,7 @@ class Launch {
     }
     Status bounds = access.check_margins();
     if (!bounds.ok()) {
-      std::fprintf(stderr, "keel: emulated CUDA: by a kernel of the caller's, %s\n",
+      std::fprintf(stderr, "keel: emulated %s: by a kernel of the caller's, %s\n", kVendor.name,
                    bounds.text().c_str());
     }
     return bounds;

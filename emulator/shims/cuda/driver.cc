@@ -19,9 +19,10 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   uint64_t image = 0;
   Status status = split_settings(text, &values);
   if (status.ok()) status = take_chip_settings(&values, &settings.chips);
-  if (status.ok()) status = take_number(&values, "version", 1000, 99999, &version);
+  if (status.ok()) status = take_number(&values, "version", 1000, kVendor.most_version, &version);
   if (status.ok()) status = take_number(&values, "init", 0, 999, &init);
   if (status.ok()) status = take_number(&values, "image", 0, 999, &image);
+  if (status.ok()) status = take_number(&values, "warp", 32, 64, &settings.warp);
   if (!status.ok()) return status;
   settings.version = static_cast<int>(version);
   settings.init = static_cast<CUresult>(init);
@@ -42,7 +43,7 @@ Status read_settings(std::string_view text, Settings* out_settings) {
 }
 
 std::string pci_address(uint32_t index) {
-  return fmt::format("{:04x}:{:02x}:00.0", kPciDomain, index);
+  return fmt::format("{:04x}:{:02x}:00.0", kVendor.pci_domain, index);
 }
 
 Driver& Driver::get() {
@@ -51,11 +52,11 @@ Driver& Driver::get() {
 }
 
 Driver::Driver() {
-  const char* const text = secure_getenv("KEEL_EMULATED_CUDA");
+  const char* const text = secure_getenv(kVendor.variable);
   const Status status = read_settings(text == nullptr ? "" : text, &settings_);
   if (!status.ok()) {
     // stderr, because the interface returns no text.
-    std::fprintf(stderr, "KEEL_EMULATED_CUDA: %s\n", status.text().c_str());
+    std::fprintf(stderr, "%s: %s\n", kVendor.variable, status.text().c_str());
     settings_.init = CUDA_ERROR_INVALID_VALUE;
   }
   for (uint32_t i = 0; i < settings_.chips.devices; ++i) {

@@ -16,22 +16,22 @@
 #include "emulator/host_memory.h"
 #include "emulator/settings.h"
 #include "emulator/shims/cuda/context.h"
+#include "emulator/shims/cuda/vendor.h"
 
 namespace keel::emulator::cuda {
 
 // The configuration of the shim: the keys of chips, and the shim's own keys. See docs/emulator.md.
 struct Settings {
   ChipSettings chips;
-  int version = 13000;            // result of cuDriverGetVersion
+  int version = kVendor.version;  // result of cuDriverGetVersion
   CUresult init = CUDA_SUCCESS;   // result of cuInit
   CUresult image = CUDA_SUCCESS;  // result of cuModuleLoadDataEx for any fat binary
   std::set<std::string> missing;  // functions that the library lacks
+  uint64_t warp = kVendor.warp;   // threads of a warp: 32 or 64
 };
-// Parses KEEL_EMULATED_CUDA.
+// Parses the value of kVendor.variable.
 Status read_settings(std::string_view text, Settings* out_settings);
 
-// A PCI domain that no host uses, so that an emulated chip is never mistaken for a real one.
-inline constexpr int kPciDomain = 0xfffe;
 std::string pci_address(uint32_t index);  // "fffe:01:00.0"
 
 // The process-wide state of the library. Thread-safe.

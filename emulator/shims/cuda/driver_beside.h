@@ -18,6 +18,11 @@
 #include "emulator/status.h"
 #include "emulator/stream.h"
 
+// The driver's file, which shims of other vendors' libraries set.
+#ifndef KEEL_DRIVER_BESIDE
+#define KEEL_DRIVER_BESIDE "libcuda.so.1"
+#endif
+
 namespace keel::emulator::cuda {
 
 // Immutable once open; thread-safe.
@@ -32,7 +37,7 @@ class DriverBeside {
     }
     const std::filesystem::path folder = std::filesystem::path(info.dli_fname).parent_path();
     for (const std::filesystem::path& each : {folder, folder.parent_path()}) {
-      const std::filesystem::path path = each / "libcuda.so.1";
+      const std::filesystem::path path = each / KEEL_DRIVER_BESIDE;
       void* const driver = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
       if (driver == nullptr) continue;
       chip_ = reinterpret_cast<decltype(chip_)>(dlsym(driver, "keel_emulated_cuda_chip"));

@@ -16,7 +16,18 @@ namespace keel::emulator::cuda {
 namespace {
 
 constexpr uint16_t kCudaMachine = 190;  // EM_CUDA
+constexpr uint16_t kAmdMachine = 224;   // EM_AMDGPU
 constexpr uint32_t kFatBinary = 0xba55ed50;
+constexpr char kBundleMagic[] = "__CLANG_OFFLOAD_BUNDLE__";
+constexpr size_t kBundleMagicBytes = sizeof(kBundleMagic) - 1;
+
+// One of the entries behind the magic and their number; a name follows.
+struct BundleEntry {
+  uint64_t offset;
+  uint64_t size;
+  uint64_t name_bytes;
+};
+
 #if defined(__x86_64__)
 constexpr uint16_t kHostMachine = EM_X86_64;
 #elif defined(__aarch64__)
@@ -72,7 +83,24 @@ int make_file(const std::byte* data, uint64_t size) {
 }  // namespace
 
 bool is_fat_binary(const void* image) {
-  return read<uint32_t>(static_cast<const std::byte*>(image)) == kFatBinary;
+  return is_bundle(image) || read<uint32_t>(static_cast<const std::byte*>(image)) == kFatBinary;
+}
+
+bool is_bundle(const void* image) {
+  return std::strncmp(static_cast<const char*>(image), kBundleMagic, kBundleMagicBytes) == 0;
+}
+
+uint64_t bundle_size(const void* image) {
+  const auto* next = static_cast<const std::byte*>(image) + kBundleMagicBytes;
+  auto count = read<uint64_t>(next);
+  next += sizeof(count);
+  uint64_t end = 0;
+  for (; count != 0; --count) {
+    const auto entry = read<BundleEntry>(next);
+    next += sizeof(entry) + entry.name_bytes;
+    end = std::max(end, entry.offset + entry.size);
+  }
+  return end;
 }
 
 CUresult HostImage::open(const void* image, std::shared_ptr<const HostImage>* out_image,
@@ -89,8 +117,8 @@ CUresult HostImage::open(const void* image, std::shared_ptr<const HostImage>* ou
   const auto header = read<Elf64_Ehdr>(bytes);
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != kHostMachine) {
     *out_why = "the emulated GPU runs code for the host, this is for another machine";
-    return header.e_machine == kCudaMachine ? CUDA_ERROR_NO_BINARY_FOR_GPU
-                                            : CUDA_ERROR_INVALID_IMAGE;
+    const bool is_of_gpu = header.e_machine == kCudaMachine || header.e_machine == kAmdMachine;
+    return is_of_gpu ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
   }
   const int fd = make_file(bytes, elf_size(bytes));
   if (fd < 0) return CUDA_ERROR_OUT_OF_MEMORY;

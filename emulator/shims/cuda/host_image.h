@@ -11,8 +11,12 @@
 
 namespace keel::emulator::cuda {
 
-// Returns whether |image| begins as a fat binary, code for several chips.
+// Returns whether |image| begins as a fat binary or as a bundle, code for several chips.
 bool is_fat_binary(const void* image);
+// Returns whether |image| begins as a bundle of code objects, the fat binary of HIP, and the size
+// of such an image.
+bool is_bundle(const void* image);
+uint64_t bundle_size(const void* image);
 
 // The shim's counterpart of a cubin: a shared object for this machine, with kernels as in
 // keel/cpu_kernel.h and, for each kernel, the table KEEL_CPU_PARAMETERS. Device pointers are

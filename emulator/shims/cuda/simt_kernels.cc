@@ -6,6 +6,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "emulator/shims/cuda/driver.h"
+#include "emulator/shims/cuda/host_image.h"
+
 namespace keel::emulator::cuda {
 namespace {
 
@@ -16,6 +19,12 @@ struct FatHeader {
   uint16_t header_size;
   uint64_t size;
 };
+
+uint64_t fat_binary_size(const void* image) {
+  FatHeader header = {};
+  std::memcpy(&header, image, sizeof(header));
+  return header.header_size + header.size;
+}
 
 struct Opened {
   const simt::Libraries* libraries = nullptr;
@@ -30,7 +39,8 @@ Opened open_libraries() {
     return {nullptr, "this library does not know where it lies"};
   }
   const std::string own = info.dli_fname;
-  const std::string path = own.substr(0, own.rfind('/') + 1) + "libkeel_simt_host.so";
+  const std::string path =
+      own.substr(0, own.rfind('/') + 1) + kVendor.kernels_file(Driver::get().settings().warp);
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* const symbol = handle == nullptr ? nullptr : dlsym(handle, simt::kLibrariesSymbol);
   if (symbol == nullptr) {
@@ -72,17 +82,16 @@ const simt::Library* find_simt_kernels(const void* image, std::string* out_why) 
     *out_why = opened.why;
     return nullptr;
   }
-  FatHeader header = {};
-  std::memcpy(&header, image, sizeof(header));
-  const uint64_t bytes = header.header_size + header.size;
+  const uint64_t bytes = is_bundle(image) ? bundle_size(image) : fat_binary_size(image);
   for (uint64_t i = 0; i < opened.libraries->count; ++i) {
     const simt::Library& library = opened.libraries->first[i];
-    if (bytes >= sizeof(header) && bytes <= library.image_bytes &&
+    if (bytes >= sizeof(FatHeader) && bytes <= library.image_bytes &&
         std::memcmp(image, library.image, bytes) == 0) {
       return &library;
     }
   }
-  *out_why = "libkeel_simt_host.so does not stand for this image: is it of another build?";
+  *out_why =
+      "the kernels compiled for the host do not stand for this image: is it of another build?";
   return nullptr;
 }
 
@@ -92,7 +101,7 @@ Status run_simt_kernel(const simt::Library& library, const simt::Kernel& kernel,
   std::string error;
   const simt::Outcome outcome = library.run(kernel, grid, arguments, memory, &error);
   if (outcome == simt::Outcome::kDone) return {};
-  std::fprintf(stderr, "keel: emulated CUDA: %s\n", error.c_str());
+  std::fprintf(stderr, "keel: emulated %s: %s\n", kVendor.name, error.c_str());
   switch (outcome) {
     case simt::Outcome::kIllegalAddress:
       return {Code::kIllegalAddress, std::move(error)};

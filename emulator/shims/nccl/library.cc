@@ -8,6 +8,11 @@
 
 #include "emulator/settings.h"
 
+// RCCL, made of the same sources, has a variable of its own.
+#ifndef KEEL_CCL_VARIABLE
+#define KEEL_CCL_VARIABLE "KEEL_EMULATED_NCCL"
+#endif
+
 namespace keel::emulator::nccl {
 namespace {
 
@@ -38,10 +43,10 @@ Library& Library::get() {
 }
 
 Library::Library() {
-  const char* const text = secure_getenv("KEEL_EMULATED_NCCL");
+  const char* const text = secure_getenv(KEEL_CCL_VARIABLE);
   trouble_ = read_settings(text == nullptr ? "" : text, &settings_);
   if (!trouble_.ok()) {
-    trouble_ = {trouble_.code(), "KEEL_EMULATED_NCCL: " + trouble_.text()};
+    trouble_ = {trouble_.code(), KEEL_CCL_VARIABLE ": " + trouble_.text()};
     return;
   }
   trouble_ = driver_.open(reinterpret_cast<void*>(&ncclGetVersion));
