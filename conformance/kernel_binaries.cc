@@ -84,6 +84,9 @@ std::vector<KernelSet> own_sets() {
   // The emulated chip accepts a shared object as a cubin; GPUs reject it.
   sets.push_back(whole(KEEL_BINARY_CUBIN, "a cubin", /*knows_arguments=*/true, kSharedObject,
                        kSharedObjectTwin, value_bytes, kPtxSharedBytes));
+  // And as a code object.
+  sets.push_back(whole(KEEL_BINARY_HSACO, "a code object", /*knows_arguments=*/false, kSharedObject,
+                       kSharedObjectTwin, value_bytes, kPtxSharedBytes));
   sets.push_back(whole(KEEL_BINARY_SHARED_OBJECT, "a shared object", /*knows_arguments=*/false,
                        kSharedObject, kSharedObjectTwin, value_bytes, kCpuSharedBytes));
   return sets;

@@ -56,8 +56,8 @@ for dense tensors, named as in `keel ops list`: all, some, none (`-`), or a comb
 depending on shapes and attributes. For the rest, the CPU's kernels run on staged copies; a call is
 refused if fallback is forbidden (`keel_op_forbid_fallback`) or a tensor is packed.
 
-`keel ops list` asks the backends about each conformance case, `vulkan` on lavapipe, `ascend` and `cuda`
-on the emulated chip; a test asks again. The last row counts the cases that each backend takes, strided
+`keel ops list` asks the backends about each conformance case, `vulkan` on lavapipe, `ascend`, `cuda`
+and `hip` on the emulated chip; a test asks again. The last row counts the cases that each backend takes, strided
 tensors included, although some kernels refuse strides. A full run of conformance level `ops` passes
 these cases and two cases for the memory use of attention; the table of README.md gives the counts
 of its date.

@@ -80,6 +80,7 @@ alone() {
 
 alone bin/keel devices
 expect '^cpu:0 '
+expect '^hip .*no HIP runtime'
 expect '^kunlun .*no XRE'
 expect '^ascend .*no Ascend runtime'
 # Its loader is in the bundle, and its drivers are not.

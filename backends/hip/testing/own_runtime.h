@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// A runtime for one test: a copy of the library over the emulated chip, with fresh state and with
+// the stand-ins of the plugin's kernels in the same folder; optionally RCCL.
+#ifndef KEEL_BACKENDS_HIP_TESTING_OWN_RUNTIME_H_
+#define KEEL_BACKENDS_HIP_TESTING_OWN_RUNTIME_H_
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace keel::testing {
+
+class OwnRuntime {
+ public:
+  // |settings|: as in KEEL_EMULATED_HIP, which stays set while this object lives, because the
+  // library reads the variable on its first call.
+  explicit OwnRuntime(const std::string& settings = "",
+                      const std::string& file = KEEL_EMULATED_HIP_FILE) {
+    static int count = 0;
+    folder_ = ::testing::TempDir() + "keel_hip_" + std::to_string(getpid()) + "_" +
+              std::to_string(count++);
+    std::filesystem::create_directories(folder_);
+    std::filesystem::copy_file(file, runtime());
+    const std::filesystem::path beside =
+        std::filesystem::path(KEEL_EMULATED_HIP_FILE).parent_path();
+    for (const char* const kernels : {"libkeel_simt_host_32.so", "libkeel_simt_host_64.so"}) {
+      std::filesystem::create_symlink(beside / kernels, std::filesystem::path(folder_) / kernels);
+    }
+    setenv("KEEL_EMULATED_HIP", settings.c_str(), 1);
+  }
+  // The libraries stay loaded.
+  ~OwnRuntime() {
+    unsetenv("KEEL_EMULATED_HIP");
+    unsetenv("KEEL_EMULATED_RCCL");
+    std::filesystem::remove_all(folder_);
+  }
+  OwnRuntime(const OwnRuntime&) = delete;
+  OwnRuntime& operator=(const OwnRuntime&) = delete;
+
+  // Copies RCCL to the runtime's folder. |settings|: as in KEEL_EMULATED_RCCL, which also stays
+  // set.
+  void add_rccl(const std::string& settings = "") const {
+    std::filesystem::copy_file(KEEL_EMULATED_RCCL_FILE, folder_ + "/librccl.so.1");
+    setenv("KEEL_EMULATED_RCCL", settings.c_str(), 1);
+  }
+  const std::string& folder() const { return folder_; }
+  std::string runtime() const { return folder_ + "/libamdhip64.so.5"; }
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace keel::testing
+
+#endif  // KEEL_BACKENDS_HIP_TESTING_OWN_RUNTIME_H_
