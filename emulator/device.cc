@@ -22,7 +22,7 @@ Device::Device(const DeviceOptions& options, const DeviceRange& range)
     : options_(options),
       name_(fmt::format("emulated device {}", options.index)),
       memory_(std::make_unique<Memory>(range, std::min(options.memory_bytes, DeviceRange::kSize),
-                                       options.shareable)),
+                                       options.shareable, options.address_offset)),
       faults_(options.faults, options.index) {}
 
 Device::~Device() {

@@ -29,6 +29,9 @@ inline constexpr uint8_t kPoison = 0xff;
 struct DeviceOptions {
   uint32_t index = 0;
   uint64_t memory_bytes = uint64_t{4} << 30;
+  // Where the device's addresses begin in the range of all devices. 0: two devices often use equal
+  // addresses; vendors whose pointers name their device need offsets.
+  uint64_t address_offset = 0;
   // All streams share one hardware queue: a command that waits blocks the other streams.
   bool single_queue = false;
   // Each piece of work starts up to |delay_us| later, by a seeded random number.

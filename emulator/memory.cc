@@ -96,11 +96,11 @@ bool Storage::is_margin_whole() const {
          std::memcmp(margin, margin + 1, kMargin - 1) == 0;
 }
 
-Memory::Memory(const DeviceRange& range, uint64_t bytes, bool shareable)
-    : range_(range), bytes_(bytes), file_(shareable ? SharedFile::create() : nullptr) {}
+Memory::Memory(const DeviceRange& range, uint64_t bytes, bool shareable, uint64_t offset)
+    : range_(range), begin_(range.begin() + offset), bytes_(bytes), file_(shareable ? SharedFile::create() : nullptr) {}
 
 Address Memory::find_hole(uint64_t size) const {
-  Address candidate = range_.begin();
+  Address candidate = begin_;
   for (const auto& [address, block] : device_blocks_) {
     if (address - candidate >= size + kGap) return candidate;
     candidate = address + rounded(block.size) + kGap;

@@ -106,7 +106,8 @@ class Memory {
   static constexpr uint64_t kGap = 4096;
 
   // |shareable|: allocations can be exported to other processes.
-  Memory(const DeviceRange& range, uint64_t bytes, bool shareable);
+  // |offset|: where the first allocation begins in |range|.
+  Memory(const DeviceRange& range, uint64_t bytes, bool shareable, uint64_t offset = 0);
 
   // Allocates first-fit by address, so a freed range is reused at once.
   Status allocate(uint64_t size, Address* out_address);
@@ -158,6 +159,7 @@ class Memory {
   Address find_hole(uint64_t size) const;
 
   const DeviceRange& range_;
+  const Address begin_;
   const uint64_t bytes_;
   const std::shared_ptr<SharedFile> file_;  // of device memory; NULL: not shareable
   mutable std::shared_mutex mutex_;

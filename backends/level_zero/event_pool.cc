@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/level_zero/event_pool.h"
+
+#include "backends/level_zero/device.h"
+
+namespace keel::level_zero {
+
+EventPool::~EventPool() {
+  for (const ze::Event event : made_) {
+    (void)device_.release("zeEventDestroy",
+                          [&](const ze::Functions& ze) { return ze.EventDestroy(event); });
+  }
+  for (const ze::EventPool pool : pools_) {
+    (void)device_.release("zeEventPoolDestroy",
+                          [&](const ze::Functions& ze) { return ze.EventPoolDestroy(pool); });
+  }
+}
+
+keel_status EventPool::take(ze::Event* out_event) {
+  const std::lock_guard lock(mutex_);
+  if (!free_.empty()) {
+    const ze::Event event = free_.back();
+    const keel_status status = device_.call(
+        "zeEventHostReset", [&](const ze::Functions& ze) { return ze.EventHostReset(event); });
+    if (status != KEEL_OK) return status;
+    free_.pop_back();
+    *out_event = event;
+    return KEEL_OK;
+  }
+  if (next_ == kPoolEvents) {
+    ze::EventPoolDesc desc;
+    desc.count = kPoolEvents;
+    ze::EventPool pool = nullptr;
+    ze::Device handle = device_.handle();
+    pools_.reserve(pools_.size() + 1);
+    const keel_status status = device_.call("zeEventPoolCreate", [&](const ze::Functions& ze) {
+      return ze.EventPoolCreate(device_.context(), &desc, 1, &handle, &pool);
+    });
+    if (status != KEEL_OK) return status;
+    pools_.push_back(pool);
+    next_ = 0;
+  }
+  ze::EventDesc desc;
+  desc.index = next_;
+  desc.signal = ze::kEventScopeHost;  // the host reads memory that work before the event wrote
+  desc.wait = ze::kEventScopeHost;    // and the reverse
+  ze::Event event = nullptr;
+  made_.reserve(made_.size() + 1);
+  free_.reserve(made_.size() + 1);  // give_back() cannot fail
+  const keel_status status = device_.call("zeEventCreate", [&](const ze::Functions& ze) {
+    return ze.EventCreate(pools_.back(), &desc, &event);
+  });
+  if (status != KEEL_OK) return status;
+  ++next_;
+  made_.push_back(event);
+  *out_event = event;
+  return KEEL_OK;
+}
+
+void EventPool::give_back(ze::Event event) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(event);
+}
+
+}  // namespace keel::level_zero

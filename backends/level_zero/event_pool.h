@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef KEEL_BACKENDS_LEVEL_ZERO_EVENT_POOL_H_
+#define KEEL_BACKENDS_LEVEL_ZERO_EVENT_POOL_H_
+
+#include <keel/abi.h>
+
+#include <mutex>
+#include <vector>
+
+#include "vendor/level_zero.h"
+
+namespace keel::level_zero {
+
+class Device;
+
+// The native events of a device, from pools of kPoolEvents each. Events given back are handed out
+// again; all are destroyed with the object. Thread-safe.
+class EventPool {
+ public:
+  explicit EventPool(Device& device) : device_(device) {}
+  ~EventPool();
+  EventPool(const EventPool&) = delete;
+  EventPool& operator=(const EventPool&) = delete;
+
+  // Returns an event that is not signalled.
+  keel_status take(ze::Event* out_event);
+  // No work signals |event| or waits for it any more.
+  void give_back(ze::Event event);
+
+ private:
+  static constexpr uint32_t kPoolEvents = 64;
+
+  Device& device_;
+  std::mutex mutex_;
+  std::vector<ze::EventPool> pools_;
+  std::vector<ze::Event> made_;
+  std::vector<ze::Event> free_;
+  uint32_t next_ = kPoolEvents;  // place in the last pool
+};
+
+}  // namespace keel::level_zero
+
+#endif  // KEEL_BACKENDS_LEVEL_ZERO_EVENT_POOL_H_

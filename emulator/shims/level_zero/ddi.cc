@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the loader asks a driver for: the tables of functions. A function that this driver lacks is
+// there, and answers that the feature is unsupported.
+#include <algorithm>
+
+#include "emulator/shims/level_zero/api.h"
+
+namespace {
+
+ze::Result unsupported() {
+  return ze::kUnsupportedFeature;
+}
+
+using AnyFunction = ze::Result (*)();
+
+template <typename Function>
+AnyFunction erased(Function* function) {
+  return reinterpret_cast<AnyFunction>(function);
+}
+
+}  // namespace
+
+namespace {
+enum class Table {
+#define KEEL_ZE_NAME(table, slots) k##table,
+  KEEL_ZE_TABLES(KEEL_ZE_NAME)
+#undef KEEL_ZE_NAME
+};
+
+void set_functions(Table wanted, AnyFunction* functions) {
+#define KEEL_ZE_SET_IF(table, name, slot, arguments) \
+  if (wanted == Table::k##table) functions[slot] = erased(&KEEL_ZE_##table(name));
+  KEEL_ZE_FUNCTIONS(KEEL_ZE_SET_IF)
+  KEEL_ZE_OPTIONAL_FUNCTIONS(KEEL_ZE_SET_IF)
+#undef KEEL_ZE_SET_IF
+}
+}  // namespace
+
+#define KEEL_ZE_TABLE(table, slots)                                                   \
+  extern "C" ze::Result zeGet##table##ProcAddrTable(uint32_t version, void* filled) { \
+    if (filled == nullptr) return ze::kInvalidNullPointer;                            \
+    /* A loader of another major version has other tables. */                         \
+    if (version >> 16 != 1) return ze::kUnsupportedVersion;                           \
+    auto* const functions = static_cast<AnyFunction*>(filled);                        \
+    std::fill_n(functions, slots, &unsupported);                                      \
+    set_functions(Table::k##table, functions);                                        \
+    return ze::kSuccess;                                                              \
+  }
+KEEL_ZE_TABLES(KEEL_ZE_TABLE)
+#undef KEEL_ZE_TABLE
