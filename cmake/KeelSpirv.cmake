@@ -23,11 +23,15 @@ if(CMAKE_SCRIPT_MODE_FILE)
          text "${text}")
   string(REGEX REPLACE "(\ndefine [^\n]*spir_kernel [^\n]*) {\n"
          "\\1 !intel_reqd_sub_group_size !9999 !reqd_work_group_size !9998 {\n" text "${text}")
-  string(APPEND text "!9999 = !{i32 ${WARP}}\n!9998 = !{i32 ${THREADS}, i32 1, i32 1}\n")
+  string(APPEND text "!9999 = !{i32 ${WARP}}\n!9998 = !{i32 ${THREADS}, i32 1, i32 1}\n"
+         # Only in OpenCL's modules does llvm-spirv translate calls of OpenCL's functions.
+         "!opencl.ocl.version = !{!9997}\n!opencl.spir.version = !{!9997}\n"
+         "!9997 = !{i32 2, i32 0}\n")
   file(WRITE "${OUTPUT}.ll" "${text}")
   keel_run("${CLANG}" -cc1 -x ir -triple spir64 -Wno-override-module -emit-llvm-bc -disable-llvm-passes
            -o "${OUTPUT}.bc" "${OUTPUT}.ll")
-  keel_run("${LLVM_SPIRV}" --spirv-max-version=1.2 -o "${OUTPUT}" "${OUTPUT}.bc")
+  keel_run("${LLVM_SPIRV}" --spirv-max-version=1.2 --spirv-ext=+SPV_INTEL_subgroups
+           -o "${OUTPUT}" "${OUTPUT}.bc")
   file(REMOVE "${OUTPUT}.ll" "${OUTPUT}.bc")
   return()
 endif()

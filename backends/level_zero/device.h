@@ -12,6 +12,7 @@
 
 #include "backends/level_zero/event_pool.h"
 #include "backends/level_zero/kernels.h"
+#include "backends/level_zero/library_products.h"
 #include "backends/level_zero/loader.h"
 #include "backends/level_zero/result.h"
 
@@ -43,6 +44,8 @@ class Device {
   EventPool& events() { return *events_; }
   // NULL if the operators' kernels cannot run on this device.
   const Kernels* kernels() const { return kernels_.get(); }
+  // There is no library: the kernels compute every product.
+  LibraryProducts& library_products() { return library_products_; }
   uint64_t timer_resolution() const { return timer_resolution_; }
   uint64_t timestamp_mask() const { return timestamp_mask_; }
 
@@ -90,6 +93,7 @@ class Device {
   std::atomic<int64_t> looked_at_ms_{0};  // of the last look_for_loss()
   std::unique_ptr<EventPool> events_;
   std::unique_ptr<Kernels> kernels_;
+  LibraryProducts library_products_{*this, {}};
 };
 
 }  // namespace keel::level_zero

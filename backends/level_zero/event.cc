@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/level_zero/event.h"
 
+#include <utility>
+
 namespace keel::level_zero {
 
 keel_status Event::create(Device& device, uint32_t flags, std::unique_ptr<Event>* out_event) {
@@ -64,7 +66,8 @@ keel_status Gate::create(Device& device, std::unique_ptr<Gate>* out_gate) {
 }
 
 Gate::~Gate() {
-  if (native_ != nullptr) device_.events().give_back(native_);
+  // The gate may be destroyed before the streams behind it have seen it open.
+  if (native_ != nullptr) device_.events().give_back_after(native_, std::move(passed_));
 }
 
 keel_status Gate::open() {
@@ -73,7 +76,12 @@ keel_status Gate::open() {
 }
 
 keel_status Gate::hold_back(Stream& stream) {
-  return stream.wait(native_);
+  passed_.reserve(passed_.size() + 1);
+  ze::Event passed = nullptr;
+  const keel_status status = device_.events().take(&passed);
+  if (status != KEEL_OK) return status;
+  passed_.push_back(passed);
+  return stream.wait(native_, passed);
 }
 
 }  // namespace keel::level_zero

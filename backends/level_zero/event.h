@@ -5,6 +5,7 @@
 #include <keel/abi.h>
 
 #include <memory>
+#include <vector>
 
 #include "backends/level_zero/stream.h"
 
@@ -50,6 +51,7 @@ class Gate {
 
   Device& device_;
   ze::Event native_ = nullptr;
+  std::vector<ze::Event> passed_;  // signalled behind each wait
 };
 
 }  // namespace keel::level_zero

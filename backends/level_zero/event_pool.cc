@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/level_zero/event_pool.h"
 
+#include <utility>
+
 #include "backends/level_zero/device.h"
 
 namespace keel::level_zero {
@@ -16,8 +18,21 @@ EventPool::~EventPool() {
   }
 }
 
+void EventPool::collect() {
+  const ze::Functions& ze = device_.functions();
+  std::erase_if(retired_, [&](Retired& retired) {
+    for (const ze::Event passed : retired.passed) {
+      if (ze.EventQueryStatus(passed) != ze::kSuccess) return false;
+    }
+    free_.push_back(retired.event);
+    free_.insert(free_.end(), retired.passed.begin(), retired.passed.end());
+    return true;
+  });
+}
+
 keel_status EventPool::take(ze::Event* out_event) {
   const std::lock_guard lock(mutex_);
+  collect();
   if (!free_.empty()) {
     const ze::Event event = free_.back();
     const keel_status status = device_.call(
@@ -60,6 +75,11 @@ keel_status EventPool::take(ze::Event* out_event) {
 void EventPool::give_back(ze::Event event) {
   const std::lock_guard lock(mutex_);
   free_.push_back(event);
+}
+
+void EventPool::give_back_after(ze::Event event, std::vector<ze::Event> passed) {
+  const std::lock_guard lock(mutex_);
+  retired_.push_back({event, std::move(passed)});
 }
 
 }  // namespace keel::level_zero

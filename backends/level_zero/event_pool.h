@@ -26,8 +26,13 @@ class EventPool {
   keel_status take(ze::Event* out_event);
   // No work signals |event| or waits for it any more.
   void give_back(ze::Event event);
+  // Gives |event| back once |passed|, which work behind every wait for it signals, are signalled.
+  void give_back_after(ze::Event event, std::vector<ze::Event> passed);
 
  private:
+  // Moves retired events whose waits are over to the free ones. Requires |mutex_|.
+  void collect();
+
   static constexpr uint32_t kPoolEvents = 64;
 
   Device& device_;
@@ -36,6 +41,11 @@ class EventPool {
   std::vector<ze::Event> made_;
   std::vector<ze::Event> free_;
   uint32_t next_ = kPoolEvents;  // place in the last pool
+  struct Retired {
+    ze::Event event;
+    std::vector<ze::Event> passed;
+  };
+  std::vector<Retired> retired_;
 };
 
 }  // namespace keel::level_zero

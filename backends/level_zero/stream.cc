@@ -146,9 +146,9 @@ keel_status Stream::signal(ze::Event event) {
   });
 }
 
-keel_status Stream::wait(ze::Event event) {
+keel_status Stream::wait(ze::Event event, ze::Event passed) {
   return device_.call("zeCommandListAppendBarrier", [&](const ze::Functions& ze) {
-    const ze::Result result = ze.CommandListAppendBarrier(active_->native, nullptr, 1, &event);
+    const ze::Result result = ze.CommandListAppendBarrier(active_->native, passed, 1, &event);
     if (result == ze::kSuccess) active_->is_ordered = true;
     return result;
   });

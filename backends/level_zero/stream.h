@@ -38,8 +38,8 @@ class Stream {
 
   // Signals |event| once all work so far is done.
   keel_status signal(ze::Event event);
-  // Makes later work wait for |event|.
-  keel_status wait(ze::Event event);
+  // Makes later work wait for |event|, and signals |passed|, if not NULL, behind the wait.
+  keel_status wait(ze::Event event, ze::Event passed = nullptr);
   // Writes the device's clock to |destination|, host memory, and then signals |event|.
   keel_status write_timestamp(uint64_t* destination, ze::Event event);
 

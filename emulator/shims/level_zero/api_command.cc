@@ -53,7 +53,8 @@ ze::Result copy(Driver& driver, ListObject& list, void* destination, const void*
   Chip* const to = driver.owner(address_of(destination));
   Chip* const from = driver.owner(address_of(source));
   Stream& stream = *list.stream;
-  const bool is_foreign = (to != nullptr && to != list.chip) || (from != nullptr && from != list.chip);
+  const bool is_foreign =
+      (to != nullptr && to != list.chip) || (from != nullptr && from != list.chip);
   if (is_foreign && (to == nullptr || from == nullptr)) {
     end_process("zeCommandListAppendMemoryCopy",
                 "a list copies between the host and another device's memory");
@@ -64,8 +65,8 @@ ze::Result copy(Driver& driver, ListObject& list, void* destination, const void*
     Status status = to->device(&to_chip);
     if (status.ok()) status = from->device(&from_chip);
     if (!status.ok()) return result_of(status);
-    return result_of(stream.copy_peer(*to_chip, address_of(destination), *from_chip,
-                                      address_of(source), size));
+    return result_of(
+        stream.copy_peer(*to_chip, address_of(destination), *from_chip, address_of(source), size));
   }
   if (to != nullptr && from != nullptr) {
     return result_of(stream.copy_within(address_of(destination), address_of(source), size));
@@ -137,10 +138,9 @@ ze::Result zeCommandListAppendMemoryCopy(ze::CommandList list, void* destination
                                          const void* source, size_t size, ze::Event signal,
                                          uint32_t wait_count, ze::Event* waits) {
   if (destination == nullptr || source == nullptr) return ze::kInvalidNullPointer;
-  return append("zeCommandListAppendMemoryCopy", list, signal, wait_count, waits,
-                [&](Driver& driver, ListObject& on) {
-                  return copy(driver, on, destination, source, size);
-                });
+  return append(
+      "zeCommandListAppendMemoryCopy", list, signal, wait_count, waits,
+      [&](Driver& driver, ListObject& on) { return copy(driver, on, destination, source, size); });
 }
 
 ze::Result zeCommandListAppendMemoryFill(ze::CommandList list, void* destination,
@@ -176,7 +176,8 @@ ze::Result zeCommandListAppendLaunchKernel(ze::CommandList list, ze::Kernel kern
       // The argument has addresses of memory, which the driver does not see.
       constexpr uint32_t kAll = ze::kIndirectHost | ze::kIndirectDevice | ze::kIndirectShared;
       if (launched->indirect != kAll) {
-        end_process(kName, "the kernel accesses memory that zeKernelSetIndirectAccess did not name");
+        end_process(kName,
+                    "the kernel accesses memory that zeKernelSetIndirectAccess did not name");
       }
       argument = launched->argument;
     }
@@ -207,7 +208,8 @@ ze::Result zeEventPoolDestroy(ze::EventPool pool) {
     const auto destroyed = Pools::get().find("zeEventPoolDestroy", pool);
     {
       const std::lock_guard lock(destroyed->mutex);
-      if (!destroyed->taken.empty()) end_process("zeEventPoolDestroy", "an event of the pool lives");
+      if (!destroyed->taken.empty())
+        end_process("zeEventPoolDestroy", "an event of the pool lives");
     }
     Pools::get().remove("zeEventPoolDestroy", pool);
     return ze::kSuccess;
@@ -239,7 +241,10 @@ ze::Result zeEventDestroy(ze::Event event) {
 
 ze::Result zeEventHostSignal(ze::Event event) {
   return answer("zeEventHostSignal", [&](Driver&) {
-    Events::get().find("zeEventHostSignal", event)->current()->complete_and_notify({}, Clock::now());
+    Events::get()
+        .find("zeEventHostSignal", event)
+        ->current()
+        ->complete_and_notify({}, Clock::now());
     return ze::kSuccess;
   });
 }

@@ -80,9 +80,8 @@ ze::Result zeDriverGetProperties(ze::Driver handle, ze::DriverProperties* proper
 ze::Result zeDeviceGet(ze::Driver handle, uint32_t* count, ze::Device* devices) {
   return answer("zeDeviceGet", [&](Driver& driver) {
     require_driver("zeDeviceGet", driver, handle);
-    return give(
-        static_cast<uint32_t>(driver.chips().size()), count, devices,
-        [&](uint32_t i, ze::Device* out) { *out = driver.chips()[i]->handle(); });
+    return give(static_cast<uint32_t>(driver.chips().size()), count, devices,
+                [&](uint32_t i, ze::Device* out) { *out = driver.chips()[i]->handle(); });
   });
 }
 
@@ -104,9 +103,9 @@ ze::Result zeDeviceGetProperties(ze::Device device, ze::DeviceProperties* proper
     properties->timestamp_valid_bits = 64;
     properties->kernel_timestamp_valid_bits = 64;
     set_uuid(properties->uuid, options.index);
-    set_text(properties->name,
-             options.profile ? options.profile->name
-                             : fmt::format("Emulated Level Zero GPU {}", options.index));
+    set_text(properties->name, options.profile
+                                   ? options.profile->name
+                                   : fmt::format("Emulated Level Zero GPU {}", options.index));
     return ze::kSuccess;
   });
 }

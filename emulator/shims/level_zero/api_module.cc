@@ -14,7 +14,8 @@ namespace {
 constexpr uint32_t kSpirvMagic = 0x07230203;
 
 ze::Result fail_build(ze::BuildLog* log, std::string why) {
-  if (log != nullptr) *log = Logs::get().add(std::make_shared<LogObject>(LogObject{std::move(why)}));
+  if (log != nullptr)
+    *log = Logs::get().add(std::make_shared<LogObject>(LogObject{std::move(why)}));
   return ze::kModuleBuildFailure;
 }
 

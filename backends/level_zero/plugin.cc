@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keel on GPUs through oneAPI Level Zero, by its loader, opened at run time.
+//
+// Mapping of the slots (docs/abi-coverage.md lists the calls; docs/vendors/level_zero.md states
+// what no chip has confirmed):
+//
+// Devices are the GPUs of all drivers that the loader finds, in its order; ZE_AFFINITY_MASK
+// applies. All devices of a driver share one context, so that pointers mean the same to each of
+// them.
+//
+// Memory: unified shared memory, of the device, of the host, and shared by both. The core interface
+// registers no memory of the caller, and reports no free memory.
+//
+// Streams: an immediate command list each, asynchronous, and a list of a copy engine for large
+// copies to and from the host. The commands of a list go behind barriers, since version 1.4 has no
+// list that keeps an order. Pageable host memory is passed to the copies as it is.
+//
+// Events: from pools, reset by the host at each record, and signalled by a barrier. Waits have
+// deadlines. Timing events write the device's clock to host memory. Gates are events that the host
+// signals.
+//
+// Failures. The events of a lost device stay unsignalled: queries of pending events ask for the
+// device's status, at most every millisecond. A device that is lost stays lost in this process.
+//
+// Operators: the kernels of kernels/gpu, as SPIR-V, which the driver compiles when a device is
+// opened. Collectives: Keel's own path.
+//
+// Settings: "library_folder", the folder of libze_loader.so.1; default
+// KEEL_LEVEL_ZERO_LIBRARY_FOLDER.
+//
+// Not offered: kernels of the caller, export of memory, notifications.
+#include <keel/abi.h>
+
+#include <algorithm>
+#include <cstring>
+#include <keel/plugin/slots.hpp>
+#include <keel/plugin_kit.hpp>
+#include <memory>
+
+#include "backends/level_zero/device.h"
+#include "backends/level_zero/event.h"
+#include "backends/level_zero/instance.h"
+#include "backends/level_zero/ops.h"
+#include "backends/level_zero/stream.h"
+
+namespace keel::level_zero {
+namespace {
+
+struct Handles {
+  static Instance& object(keel_plugin_instance* handle) {
+    return *reinterpret_cast<Instance*>(handle);
+  }
+  static Device& object(keel_plugin_device* handle) { return *reinterpret_cast<Device*>(handle); }
+  static Stream& object(keel_plugin_stream* handle) { return *reinterpret_cast<Stream*>(handle); }
+  static Event& object(keel_plugin_event* handle) { return *reinterpret_cast<Event*>(handle); }
+  static Gate& object(keel_plugin_gate* handle) { return *reinterpret_cast<Gate*>(handle); }
+};
+using Slots = kit::Slots<Handles>;
+
+template <typename Handle>
+auto& object(Handle* handle) {
+  return Handles::object(handle);
+}
+
+// Passes ownership of |made| to core if |status| is KEEL_OK.
+template <typename Object, typename Handle>
+keel_status give(keel_status status, std::unique_ptr<Object>* made, Handle** out_handle) {
+  if (status == KEEL_OK) *out_handle = reinterpret_cast<Handle*>(made->release());
+  return status;
+}
+
+// ---- instance and device -------------------------------------------------------
+
+keel_status create_instance(const keel_instance_settings* settings,
+                            keel_plugin_instance** out_instance) {
+  return kit::guard([&] {
+    if (settings != nullptr) {
+      const keel_status known = kit::check_extensions(settings->header.next);
+      if (known != KEEL_OK) return known;
+    }
+    std::unique_ptr<Instance> instance;
+    return give(Instance::create(settings, &instance), &instance, out_instance);
+  });
+}
+
+keel_status device_count(keel_plugin_instance* instance, uint32_t* out_count) {
+  return kit::guard([&] {
+    const Loader& loader = object(instance).loader();
+    *out_count = static_cast<uint32_t>(loader.gpus().size());
+    if (*out_count != 0) return keel_status{KEEL_OK};
+    return kit::fail(KEEL_OK, "%s", loader.reason().c_str());
+  });
+}
+
+keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
+                        keel_device_info* out_info) {
+  return kit::guard([&] {
+    keel_device_info info = {};
+    const keel_status status = object(instance).describe(ordinal, &info);
+    // |out_info| may be an older, shorter version.
+    info.header = out_info->header;
+    if (status == KEEL_OK) {
+      std::memcpy(out_info, &info, std::min<size_t>(info.header.size, sizeof(info)));
+    }
+    return status;
+  });
+}
+
+keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
+                        keel_plugin_device** out_device) {
+  return kit::guard([&] {
+    std::unique_ptr<Device> device;
+    return give(Device::open(object(instance).loader(), ordinal, &device), &device, out_device);
+  });
+}
+
+keel_status device_native_handle(keel_plugin_device* device, uint32_t which, void** out_handle) {
+  return object(device).native_handle(which, out_handle);
+}
+
+constexpr keel_device_table kDeviceTable = {
+    .header = kit::header<keel_device_table>(KEEL_STRUCT_DEVICE_TABLE),
+    .count = device_count,
+    .info = device_info,
+    .open = device_open,
+    .close = Slots::destroy<keel_plugin_device>,
+    .memory_info = nullptr,
+    .health = Slots::call<&Device::health>,
+    .native_handle = device_native_handle,
+};
+
+// ---- memory --------------------------------------------------------------------
+
+keel_status memory_alloc(keel_plugin_device* device, keel_memory_kind kind, uint64_t size,
+                         uint32_t /*usage*/, void** out_pointer) {
+  return kit::guard([&] { return object(device).alloc(kind, size, out_pointer); });
+}
+
+constexpr keel_memory_table kMemoryTable = {
+    .header = kit::header<keel_memory_table>(KEEL_STRUCT_MEMORY_TABLE),
+    .alloc = memory_alloc,
+    .free = Slots::call<&Device::free>,
+    .alloc_on_stream = nullptr,
+    .free_on_stream = nullptr,
+    .host_register = nullptr,
+    .host_unregister = nullptr,
+    .host_alias = nullptr,
+    .export_memory = nullptr,
+    .import_memory = nullptr,
+    .close_import = nullptr,
+    .peer_enable = Slots::call<&Device::peer_enable>,
+};
+
+// ---- streams and events ----------------------------------------------------------
+
+keel_status stream_wrap(keel_plugin_device* device, void* native, keel_plugin_stream** out_stream) {
+  return kit::guard([&] {
+    std::unique_ptr<Stream> stream;
+    return give(Stream::wrap(object(device), static_cast<ze::CommandList>(native), &stream),
+                &stream, out_stream);
+  });
+}
+
+keel_status gate_create(keel_plugin_device* device, keel_plugin_gate** out_gate) {
+  return kit::guard([&] {
+    std::unique_ptr<Gate> gate;
+    return give(Gate::create(object(device), &gate), &gate, out_gate);
+  });
+}
+
+constexpr keel_stream_table kStreamTable = {
+    .header = kit::header<keel_stream_table>(KEEL_STRUCT_STREAM_TABLE),
+    .create = Slots::create<Stream, &Stream::create>,
+    .destroy = Slots::destroy<keel_plugin_stream>,
+    .wrap = stream_wrap,
+    .unwrap = Slots::call<&Stream::unwrap>,
+    .query = nullptr,
+    .synchronize = nullptr,
+    .copy = Slots::call<&Stream::copy>,
+    .copy_peer = Slots::call<&Stream::copy_peer>,
+    .fill = Slots::call<&Stream::fill>,
+    .gate_create = gate_create,
+    .gate_destroy = Slots::destroy<keel_plugin_gate>,
+    .gate_open = Slots::call<&Gate::open>,
+    .stream_wait_gate = Slots::call_on_second<&Gate::hold_back>,
+    .event_create = Slots::create<Event, &Event::create>,
+    .event_destroy = Slots::destroy<keel_plugin_event>,
+    .event_record = Slots::call<&Event::record>,
+    .event_query = Slots::call<&Event::query>,
+    .event_wait = Slots::call<&Event::wait>,
+    .event_notify = nullptr,
+    .stream_wait_event = Slots::call_on_second<&Event::hold_back>,
+    .event_elapsed = Slots::call_on_second<&Event::elapsed_since>,
+};
+
+// ---- operators ---------------------------------------------------------------------
+
+keel_status op_query(keel_plugin_device* device, const keel_op_call* call,
+                     keel_op_support* out_support) {
+  return kit::guard([&]() -> keel_status {
+    const Op* const op = find_op(call->op);
+    out_support->level = KEEL_OP_NONE;
+    out_support->score = 0;
+    out_support->workspace_bytes = 0;
+    out_support->kernel = nullptr;
+    if (op == nullptr || object(device).kernels() == nullptr || !op->supports(*call)) {
+      return KEEL_OK;
+    }
+    out_support->level = KEEL_OP_NATIVE;
+    out_support->score = 100;
+    out_support->workspace_bytes = op->workspace == nullptr ? 0 : op->workspace(*call);
+    out_support->kernel = op->kernel;
+    return KEEL_OK;
+  });
+}
+
+keel_status op_run(keel_plugin_stream* stream, const keel_op_call* call, void* workspace) {
+  return kit::guard([&]() -> keel_status {
+    const Op* const op = find_op(call->op);
+    if (op == nullptr || object(stream).device().kernels() == nullptr || !op->supports(*call)) {
+      return kit::fail(KEEL_UNSUPPORTED, "level_zero: no kernel for this call of op %u", call->op);
+    }
+    return op->run(object(stream), *call, workspace);
+  });
+}
+
+constexpr keel_op_table kOpTable = {
+    .header = kit::header<keel_op_table>(KEEL_STRUCT_OP_TABLE),
+    .query = op_query,
+    .run = op_run,
+};
+
+// ---- the plugin ----------------------------------------------------------------------
+
+const keel_plugin kPlugin = {
+    .header = kit::header<keel_plugin>(KEEL_STRUCT_PLUGIN),
+    .abi_major = KEEL_ABI_MAJOR,
+    .reserved = 0,
+    .name = "level_zero",
+    .vendor = "Keel",
+    .version = KEEL_LEVEL_ZERO_VERSION,
+    .create_instance = create_instance,
+    .destroy_instance = Slots::destroy<keel_plugin_instance>,
+    .device = &kDeviceTable,
+    .memory = &kMemoryTable,
+    .stream = &kStreamTable,
+    .kernel = nullptr,
+    .op = &kOpTable,
+    .ccl = nullptr,
+};
+
+}  // namespace
+}  // namespace keel::level_zero
+
+extern "C" KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
+                                                        const keel_plugin** out_plugin) {
+  if (host == nullptr || out_plugin == nullptr) return KEEL_INVALID_ARGUMENT;
+  keel::kit::g_host = host;
+  *out_plugin = &keel::level_zero::kPlugin;
+  return KEEL_OK;
+}
