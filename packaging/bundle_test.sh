@@ -83,6 +83,7 @@ expect '^cpu:0 '
 expect '^hip .*no HIP runtime'
 expect '^kunlun .*no XRE'
 expect '^ascend .*no Ascend runtime'
+expect '^level_zero .*no Level Zero loader'
 # Its loader is in the bundle, and its drivers are not.
 [[ ! -e $bundle/lib/keel/plugins/libkeel_vulkan.so ]] || expect '^vulkan .*no Vulkan driver'
 if [[ -e $bundle/lib/keel/plugins/libkeel_cuda.so ]]; then

@@ -39,10 +39,12 @@ keel_package(dev libkeel-dev "Keel: headers, CMake package, a plugin to start fr
 keel_package(doc keel-doc "Keel: documentation")
 get_property(backends GLOBAL PROPERTY KEEL_BACKENDS)
 foreach(backend IN LISTS backends)
-  keel_package(${backend} keel-backend-${backend} "Keel: the ${backend} backend" DEPENDS runtime)
+  string(REPLACE "_" "-" name "keel-backend-${backend}")  # which no package's name contains
+  keel_package(${backend} ${name} "Keel: the ${backend} backend" DEPENDS runtime)
 endforeach()
 # Opened at run time, so that no file says it.
 set(CPACK_DEBIAN_VULKAN_PACKAGE_RECOMMENDS "libvulkan1, mesa-vulkan-drivers")
+set(CPACK_DEBIAN_LEVEL_ZERO_PACKAGE_RECOMMENDS "libze1")
 # By hand, since CPack's own would warn of every plugin that it has no soname.
 set(control "${CMAKE_CURRENT_BINARY_DIR}/control")
 file(CONFIGURE OUTPUT "${control}/triggers" CONTENT "activate-noawait ldconfig\n")

@@ -27,7 +27,7 @@ trap 'rm -rf "$work"' EXIT
   { cat "$work/printed" >&2; fail "cpack"; }
 
 names=(libkeel0 keel-tools libkeel-dev keel-doc keel-backend-ascend keel-backend-cpu
-       keel-backend-hip keel-backend-kunlun)
+       keel-backend-hip keel-backend-kunlun keel-backend-level-zero)
 [[ ! -e $build/lib/keel/plugins/libkeel_vulkan.so ]] || names+=(keel-backend-vulkan)
 [[ ! -e $build/lib/keel/plugins/libkeel_cuda.so ]] || names+=(keel-backend-cuda)
 for name in "${names[@]}"; do

@@ -24,9 +24,9 @@ using keel::cli::testing::Result;
 using nlohmann::json;
 
 // The project's backends with operators, in the order of docs/operators.md.
-constexpr const char* kBackends[] = {"ascend", "cpu", "cuda", "hip", "vulkan"};
+constexpr const char* kBackends[] = {"ascend", "cpu", "cuda", "hip", "level_zero", "vulkan"};
 // Those with a kernel for every operator.
-constexpr const char* kWholeBackends[] = {"cpu", "cuda", "hip", "vulkan"};
+constexpr const char* kWholeBackends[] = {"cpu", "cuda", "hip", "level_zero", "vulkan"};
 
 const json* find_named(const json& list, const std::string& key, const std::string& value) {
   for (const json& each : list) {
@@ -38,7 +38,7 @@ const json* find_named(const json& list, const std::string& key, const std::stri
 // Returns |arguments| such that backend |name| is available if possible: for a GPU, on the emulated
 // chip.
 std::vector<std::string> asking(const std::string& name, std::vector<std::string> arguments) {
-  if (name == "ascend" || name == "cuda" || name == "hip") arguments.emplace_back("--emulated");
+  if (name != "cpu" && name != "vulkan") arguments.emplace_back("--emulated");
   return arguments;
 }
 

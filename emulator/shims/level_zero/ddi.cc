@@ -11,11 +11,12 @@ ze::Result unsupported() {
   return ze::kUnsupportedFeature;
 }
 
-using AnyFunction = ze::Result (*)();
+// The address of any function.
+using AnyFunction = void*;
 
 template <typename Function>
 AnyFunction erased(Function* function) {
-  return reinterpret_cast<AnyFunction>(function);
+  return reinterpret_cast<void*>(function);
 }
 
 }  // namespace
@@ -42,7 +43,7 @@ void set_functions(Table wanted, AnyFunction* functions) {
     /* A loader of another major version has other tables. */                         \
     if (version >> 16 != 1) return ze::kUnsupportedVersion;                           \
     auto* const functions = static_cast<AnyFunction*>(filled);                        \
-    std::fill_n(functions, slots, &unsupported);                                      \
+    std::fill_n(functions, slots, erased(&unsupported));                              \
     set_functions(Table::k##table, functions);                                        \
     return ze::kSuccess;                                                              \
   }
