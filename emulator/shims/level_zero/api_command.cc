@@ -195,9 +195,15 @@ ze::Result zeEventPoolCreate(ze::Context context, const ze::EventPoolDesc* desc,
     (void)Contexts::get().find("zeEventPoolCreate", context);
     if (desc == nullptr || pool == nullptr) return ze::kInvalidNullPointer;
     if (desc->count == 0) return ze::kInvalidSize;
-    for (uint32_t i = 0; i < device_count; ++i) (void)driver.chip("zeEventPoolCreate", devices[i]);
     auto made = std::make_shared<PoolObject>();
     made->count = desc->count;
+    for (uint32_t i = 0; i < device_count; ++i) {
+      made->chips.push_back(&driver.chip("zeEventPoolCreate", devices[i]));
+    }
+    // Without a list, all devices of the context.
+    for (const auto& chip : driver.chips()) {
+      if (device_count == 0) made->chips.push_back(chip.get());
+    }
     *pool = Pools::get().add(std::move(made));
     return ze::kSuccess;
   });
@@ -259,8 +265,9 @@ ze::Result zeEventQueryStatus(ze::Event event) {
 }
 
 ze::Result zeEventHostSynchronize(ze::Event event, uint64_t timeout) {
-  return answer("zeEventHostSynchronize", [&](Driver& driver) {
-    const auto completion = Events::get().find("zeEventHostSynchronize", event)->current();
+  return answer("zeEventHostSynchronize", [&](Driver&) {
+    const auto waited_for = Events::get().find("zeEventHostSynchronize", event);
+    const auto completion = waited_for->current();
     constexpr uint64_t kLongest = uint64_t{1} << 62;
     const Time begun = Clock::now();
     const auto wanted = std::chrono::nanoseconds(static_cast<int64_t>(std::min(timeout, kLongest)));
@@ -270,10 +277,7 @@ ze::Result zeEventHostSynchronize(ze::Event event, uint64_t timeout) {
       const Status status = completion->wait_until(Clock::now() + slice);
       if (status.ok()) return ze::kSuccess;
       if (status.code() != Code::kTimedOut) return ze::kDeviceLost;
-      for (const auto& chip : driver.chips()) {
-        std::shared_ptr<keel::emulator::Device> emulated;
-        if (chip->device(&emulated).code() == Code::kDeviceLost) return ze::kDeviceLost;
-      }
+      if (waited_for->is_lost()) return ze::kDeviceLost;
       if (Clock::now() - begun >= wanted) return ze::kNotReady;
     }
   });

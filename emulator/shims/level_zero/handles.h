@@ -32,6 +32,7 @@ struct ListObject {
 
 struct PoolObject {
   uint32_t count;
+  std::vector<Chip*> chips;  // of which a loss ends waits
   std::mutex mutex;
   std::set<uint32_t> taken;
 };
@@ -48,6 +49,14 @@ class EventObject {
   EventObject(const EventObject&) = delete;
   EventObject& operator=(const EventObject&) = delete;
 
+  // Returns whether a device of the pool is lost.
+  bool is_lost() const {
+    for (Chip* const chip : pool_->chips) {
+      std::shared_ptr<Device> device;
+      if (chip->device(&device).code() == Code::kDeviceLost) return true;
+    }
+    return false;
+  }
   std::shared_ptr<Completion> current() const {
     const std::lock_guard lock(mutex_);
     return current_;
