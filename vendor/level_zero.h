@@ -332,6 +332,43 @@ struct GroupCount {
   X(FabricVertexExp, 4)   \
   X(FabricEdgeExp, 3)
 
+// Likewise of the tools interface, whose tables the loader looks for in the same driver.
+#define KEEL_ZET_TABLES(X) \
+  X(Device, 1)             \
+  X(Context, 1)            \
+  X(CommandList, 4)        \
+  X(Module, 1)             \
+  X(Kernel, 1)             \
+  X(MetricGroup, 3)        \
+  X(MetricGroupExp, 1)     \
+  X(Metric, 2)             \
+  X(MetricStreamer, 3)     \
+  X(MetricQueryPool, 2)    \
+  X(MetricQuery, 4)        \
+  X(TracerExp, 5)          \
+  X(Debug, 11)
+
+// Likewise of the system management interface, whose tables the loader looks for in the same
+// driver.
+#define KEEL_ZES_TABLES(X) \
+  X(Driver, 2)             \
+  X(Device, 29)            \
+  X(Scheduler, 8)          \
+  X(PerformanceFactor, 3)  \
+  X(Power, 8)              \
+  X(Frequency, 17)         \
+  X(Engine, 2)             \
+  X(Standby, 3)            \
+  X(Firmware, 2)           \
+  X(Memory, 3)             \
+  X(FabricPort, 6)         \
+  X(Temperature, 4)        \
+  X(Psu, 2)                \
+  X(Fan, 6)                \
+  X(Led, 4)                \
+  X(Ras, 4)                \
+  X(Diagnostics, 3)
+
 // A member <table><name> for each function, NULL until found.
 struct Functions {
 #define KEEL_ZE_MEMBER(table, name, slot, arguments) Result(*table##name) arguments = nullptr;

@@ -85,17 +85,25 @@ TEST_F(LevelZeroShimTest, TablesHaveAnAnswerInEverySlot) {
   void* const library = dlopen(loader.file().c_str(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();
   constexpr uint32_t kVersion = 1 << 16 | 4;
-#define KEEL_ZE_TRY(table, slots)                                        \
+#define KEEL_ZE_TRY(prefix, table, slots)                                \
   {                                                                      \
     ze::Result (*get)(uint32_t, void*) = nullptr;                        \
-    find(library, "zeGet" #table "ProcAddrTable", &get);                 \
+    find(library, #prefix "Get" #table "ProcAddrTable", &get);           \
     std::vector<void*> filled((slots) + 1, nullptr);                     \
     EXPECT_EQ(get(kVersion, filled.data()), ze::kSuccess);               \
     for (size_t i = 0; i < (slots); ++i) EXPECT_NE(filled[i], nullptr);  \
     EXPECT_EQ(filled[slots], nullptr) << "written past the table's end"; \
     EXPECT_EQ(get(2 << 16, filled.data()), ze::kUnsupportedVersion);     \
   }
-  KEEL_ZE_TABLES(KEEL_ZE_TRY)
+#define KEEL_ZE_TRY_ZE(table, slots) KEEL_ZE_TRY(ze, table, slots)
+#define KEEL_ZE_TRY_ZET(table, slots) KEEL_ZE_TRY(zet, table, slots)
+#define KEEL_ZE_TRY_ZES(table, slots) KEEL_ZE_TRY(zes, table, slots)
+  KEEL_ZE_TABLES(KEEL_ZE_TRY_ZE)
+  KEEL_ZET_TABLES(KEEL_ZE_TRY_ZET)
+  KEEL_ZES_TABLES(KEEL_ZE_TRY_ZES)
+#undef KEEL_ZE_TRY_ZES
+#undef KEEL_ZE_TRY_ZET
+#undef KEEL_ZE_TRY_ZE
 #undef KEEL_ZE_TRY
 }
 

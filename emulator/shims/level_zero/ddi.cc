@@ -19,9 +19,6 @@ AnyFunction erased(Function* function) {
   return reinterpret_cast<void*>(function);
 }
 
-}  // namespace
-
-namespace {
 enum class Table {
 #define KEEL_ZE_NAME(table, slots) k##table,
   KEEL_ZE_TABLES(KEEL_ZE_NAME)
@@ -49,3 +46,16 @@ void set_functions(Table wanted, AnyFunction* functions) {
   }
 KEEL_ZE_TABLES(KEEL_ZE_TABLE)
 #undef KEEL_ZE_TABLE
+
+// Of these interfaces the driver has nothing, but a loader drops a driver without their tables.
+#define KEEL_ZE_EMPTY(prefix, table, slots)                                                 \
+  extern "C" ze::Result prefix##Get##table##ProcAddrTable(uint32_t version, void* filled) { \
+    if (filled == nullptr) return ze::kInvalidNullPointer;                                  \
+    if (version >> 16 != 1) return ze::kUnsupportedVersion;                                 \
+    std::fill_n(static_cast<AnyFunction*>(filled), slots, erased(&unsupported));            \
+    return ze::kSuccess;                                                                    \
+  }
+#define KEEL_ZET_TABLE(table, slots) KEEL_ZE_EMPTY(zet, table, slots)
+#define KEEL_ZES_TABLE(table, slots) KEEL_ZE_EMPTY(zes, table, slots)
+KEEL_ZET_TABLES(KEEL_ZET_TABLE)
+KEEL_ZES_TABLES(KEEL_ZES_TABLE)
