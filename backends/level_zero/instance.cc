@@ -51,7 +51,7 @@ keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) con
                      text_of("zeDeviceGetProperties", result).c_str());
   }
   properties.name[sizeof(properties.name) - 1] = '\0';
-  kit::copy_text(out_info->name, properties.name);
+  kit::copy_text(out_info->name, std::string(properties.name).c_str());
   // Level Zero has no name of a device's architecture.
   char architecture[32];
   std::snprintf(architecture, sizeof(architecture), "pci_%04x_%04x", properties.vendor_id,
