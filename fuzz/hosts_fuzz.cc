@@ -48,8 +48,13 @@ void read_messages(keel::ByteView bytes) {
   if (keel::parse_notice(bytes, &notice).ok()) expect_same(keel::write_notice(notice), bytes);
   keel::Regroup regroup;
   if (keel::parse_regroup(bytes, &regroup).ok()) {
-    if (regroup.rank >= regroup.world) __builtin_trap();
+    if (regroup.rank >= regroup.left.size()) __builtin_trap();
     expect_same(keel::write_regroup(regroup), bytes);
+  }
+  keel::RegroupAsk ask;
+  if (keel::parse_regroup_ask(bytes, &ask).ok()) {
+    if (ask.position >= ask.members.size()) __builtin_trap();
+    expect_same(keel::write_regroup_ask(ask), bytes);
   }
   size_t size = 0;
   if (bytes.size() >= keel::kMessageHeader &&

@@ -82,7 +82,11 @@ std::string HostTable::local_name(uint32_t rank) const {
   return fmt::format("hosts:{}:{}:{}", job.hex(), epoch, ranks.at(rank).host);
 }
 
-Status HostSession::regroup(const Deadline&, keel_unique_id*, uint32_t*, uint32_t*) {
+Status HostSession::regroup(const RegroupRequest&, const Deadline&, RegroupPlace*) {
+  return {KEEL_UNSUPPORTED, "this session cannot go on without ranks that failed"};
+}
+
+Status HostSession::commit(const Deadline&) {
   return {KEEL_UNSUPPORTED, "this session cannot go on without ranks that failed"};
 }
 

@@ -120,14 +120,28 @@ class HostSession {
   // callback; it no longer runs after the return.
   virtual void set_on_failure(std::function<void(const Status&)> on_failure) = 0;
 
-  // The ranks that have neither failed nor left agree on a new job without the others: each calls,
-  // and gets the id of its rendezvous, its rank there and the number of ranks; the order of the
-  // ranks stays. The caller then joins with the new rank, and ends this session afterwards. If one
-  // more rank fails meanwhile, join() returns KEEL_RANK_FAILED, and all call again.
-  // KEEL_UNAVAILABLE when the process that serves has ended; KEEL_TIMED_OUT when a rank that is
-  // left does not call.
-  virtual Status regroup(const Deadline& deadline, keel_unique_id* out_id, uint32_t* out_rank,
-                         uint32_t* out_world);
+  // The ranks of a communicator that have neither failed nor left agree on a new job without the
+  // others: each calls, and joins the rendezvous that it gets. The caller ends this session
+  // afterwards. If one more rank fails meanwhile, join() returns KEEL_RANK_FAILED, and all call
+  // again. When the process that serves has ended, the lowest rank that is left serves in its
+  // place. KEEL_TIMED_OUT, naming the ranks that are left and do not call; KEEL_FAILED_PRECONDITION
+  // when this rank was left out.
+  struct RegroupRequest {
+    uint64_t context = 0;           // of the communicator, as in open_wires()
+    std::vector<uint32_t> members;  // ranks of the job, in the order of the communicator
+    int64_t absent_ns = 0;          // ranks that do not call so long are left out; 0: never
+  };
+  struct RegroupPlace {
+    keel_unique_id id = {};
+    uint32_t rank = 0;           // of this rank in the new job
+    std::vector<uint32_t> left;  // for each rank of the new job, its index in |members|
+  };
+  virtual Status regroup(const RegroupRequest& request, const Deadline& deadline,
+                         RegroupPlace* out_place);
+  // Waits until all ranks of the job have called, or the job fails. All ranks that the server
+  // reaches return the same: a rank that fails after the server has seen all calls does not change
+  // the result.
+  virtual Status commit(const Deadline& deadline);
 
   // Ends this rank's part in the job: its closed connections are no failure to the others. After an
   // orderly end only.

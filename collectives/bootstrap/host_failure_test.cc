@@ -92,15 +92,20 @@ int rank_process(const std::vector<std::string>& arguments) {
       Status status;
       do {
         std::unique_ptr<HostSession> next_session;
-        status = session->regroup(Deadline::after(kTestTimeoutNs), &id, &self.rank, &world);
+        HostSession::RegroupRequest request;
+        for (uint32_t each = 0; each < world; ++each) request.members.push_back(each);
+        HostSession::RegroupPlace place;
+        status = session->regroup(request, Deadline::after(kTestTimeoutNs), &place);
         if (status.ok()) {
-          status = HostSession::join(id, self, world, "", Deadline::after(kTestTimeoutNs),
-                                     &next_session);
+          self.rank = place.rank;
+          status = HostSession::join(place.id, self, static_cast<uint32_t>(place.left.size()), "",
+                                     Deadline::after(kTestTimeoutNs), &next_session);
         }
         if (status.ok()) {
           wires.reset();
           session = std::move(next_session);
           rank = self.rank;
+          world = static_cast<uint32_t>(session->table().ranks.size());
           status = session->open_wires(0, &wires);
         }
       } while (status.code() == KEEL_RANK_FAILED);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/bootstrap/host_link.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "collectives/bootstrap/host_server.h"
 #include "collectives/bootstrap/rank_list.h"
 #include "collectives/bootstrap/service_thread.h"
 #include "collectives/transports/tcp/tcp_wires.h"
+#include "core/insiders.h"
 
 namespace keel {
 
@@ -49,6 +51,7 @@ Status HostLink::open(FileDescriptor socket, std::shared_ptr<WireHub> hub, HostT
 HostLink::~HostLink() {
   leave();
   if (channel_) channel_->close();
+  if (successor_) successor_->close();
   hub_->close();
 }
 
@@ -91,6 +94,12 @@ void HostLink::on_message(ByteView message) {
     case Notice::Kind::kRegroup: {
       std::lock_guard lock(mutex_);
       regroup_failure_ = notice.status;
+      judged_.notify_all();
+      return;
+    }
+    case Notice::Kind::kReady: {
+      std::lock_guard lock(mutex_);
+      is_committed_ = true;
       judged_.notify_all();
       return;
     }
@@ -148,15 +157,18 @@ void HostLink::judge(const Status& verdict) {
 }
 
 void HostLink::abort(const Status& why) {
-  channel_->send(write_notice({Notice::Kind::kAbort, rank_, why}));
+  {
+    std::lock_guard lock(mutex_);
+    server_locked().send(write_notice({Notice::Kind::kAbort, rank_, why}));
+  }
   judge(why);
 }
 
 Status HostLink::report(uint32_t peer, const Status& why) {
   const Deadline deadline = Deadline::after(kVerdictNs);
-  channel_->send(write_notice({Notice::Kind::kLost, peer, why}));
   {
     std::unique_lock lock(mutex_);
+    server_locked().send(write_notice({Notice::Kind::kLost, peer, why}));
     deadline.wait(judged_, lock, [this] { return !verdict_.ok() || !has_server_; });
     if (!verdict_.ok()) return verdict_;
     failed_.insert(peer);
@@ -186,27 +198,15 @@ void HostLink::set_on_failure(std::function<void(const Status&)> on_failure) {
   on_failure_ = std::move(on_failure);
 }
 
-Status HostLink::regroup(const Deadline& deadline, keel_unique_id* out_id, uint32_t* out_rank,
-                         uint32_t* out_world) {
+Status HostLink::commit(const Deadline& deadline) {
   std::unique_lock lock(mutex_);
-  regroup_.reset();
-  regroup_failure_ = Status();
-  channel_->send(write_notice({Notice::Kind::kRegroup, rank_, {}}));
-  deadline.wait(judged_, lock,
-                [this] { return regroup_ || !regroup_failure_.ok() || !has_server_; });
-  if (!regroup_failure_.ok()) return regroup_failure_;
-  if (regroup_) {
-    *out_id = {};
-    regroup_->id.copy(out_id->text, sizeof(out_id->text) - 1);
-    *out_rank = regroup_->rank;
-    *out_world = regroup_->world;
-    return {};
-  }
-  if (!has_server_) {
-    return {KEEL_UNAVAILABLE,
-            "the process that serves the job has ended: the ranks that are left cannot agree"};
-  }
-  return {KEEL_TIMED_OUT, "a rank that is left has not asked to go on"};
+  server_locked().send(write_notice({Notice::Kind::kReady, rank_, {}}));
+  deadline.wait(judged_, lock, [this] { return is_committed_ || !verdict_.ok() || !has_server_; });
+  if (is_committed_) return {};
+  if (!verdict_.ok()) return verdict_;
+  if (!has_server_) return {KEEL_UNAVAILABLE, "the process that serves the job has ended"};
+  if (deadline.is_cut_off()) return {KEEL_ABORTED, insiders::kCutOff};
+  return {KEEL_TIMED_OUT, "a rank of the new job was not ready in time"};
 }
 
 void HostLink::leave() {
@@ -216,7 +216,10 @@ void HostLink::leave() {
     has_left_ = true;
   }
   if (!channel_) return;
-  channel_->send(write_notice({Notice::Kind::kLeft, rank_, {}}));
+  {
+    std::lock_guard lock(mutex_);
+    server_locked().send(write_notice({Notice::Kind::kLeft, rank_, {}}));
+  }
   // The server closes the connection once it has told the others. Without the wait the process
   // that serves could end before it has, which would look like its failure.
   if (ServiceThread::get().is_current()) return;

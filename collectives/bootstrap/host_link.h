@@ -39,8 +39,9 @@ class HostLink final : public HostSession {
   Status failure() const override;
   std::vector<uint32_t> failed_ranks() const override;
   void set_on_failure(std::function<void(const Status&)> on_failure) override;
-  Status regroup(const Deadline& deadline, keel_unique_id* out_id, uint32_t* out_rank,
-                 uint32_t* out_world) override;
+  Status regroup(const RegroupRequest& request, const Deadline& deadline,
+                 RegroupPlace* out_place) override;
+  Status commit(const Deadline& deadline) override;
   void leave() override;
 
  private:
@@ -49,6 +50,17 @@ class HostLink final : public HostSession {
   void on_deadline();
   // Stores the verdict unless there is one, and passes it on.
   void judge(const Status& verdict);
+  // The connection to the server, or to the rank that succeeded it. Requires |mutex_|.
+  TcpChannel& server_locked() const { return successor_ ? *successor_ : *channel_; }
+  // ---- the server has ended: host_succession.cc ----
+  // Connects to the lowest of |members| that has not ended, which serves from now on; this rank, if
+  // that is the lowest.
+  Status find_server(const std::vector<uint32_t>& members, const Deadline& deadline);
+  Status open_successor(FileDescriptor socket);
+  // Tells the own server which of |members| have ended.
+  void probe(const std::vector<uint32_t>& members, const Deadline& deadline);
+  // Asks the server that there is, and waits for its answer.
+  Status ask(RegroupAsk ask, const Deadline& deadline);
   std::string server_name(const std::vector<uint32_t>& ranks) const;
 
   const std::shared_ptr<WireHub> hub_;
@@ -64,8 +76,13 @@ class HostLink final : public HostSession {
   std::set<uint32_t> left_;
   Status regroup_failure_;
   std::optional<Regroup> regroup_;  // the server's answer
+  bool is_committed_ = false;
   bool has_left_ = false;
-  bool has_server_ = true;               // the connection is open
+  bool has_server_ = true;              // the connection is open
+  bool serves_ = false;                 // this rank has succeeded the server
+  std::set<uint32_t> failed_by_probe_;  // told to the own server
+  std::shared_ptr<TcpChannel> successor_;
+  std::mutex regroup_mutex_;             // one regroup() at a time; before |mutex_|
   std::recursive_mutex callback_mutex_;  // held while |on_failure_| runs; before |mutex_|
   std::function<void(const Status&)> on_failure_;
 };

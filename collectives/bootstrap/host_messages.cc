@@ -37,6 +37,25 @@ void check_world(MessageReader& reader, uint32_t rank, uint32_t world) {
   }
 }
 
+// A set of ranks, ascending, as a bit for each rank without empty bytes at the end.
+void put(MessageWriter& writer, const std::vector<uint32_t>& ranks) {
+  std::string bits(ranks.empty() ? 0 : ranks.back() / 8 + 1, '\0');
+  for (const uint32_t rank : ranks) {
+    bits[rank / 8] = static_cast<char>(bits[rank / 8] | 1 << rank % 8);
+  }
+  writer.put(std::string_view(bits));
+}
+
+std::vector<uint32_t> take_ranks(MessageReader& reader) {
+  const std::string bits = reader.take_data(kMaxWorld / 8, "the set of ranks");
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < bits.size() * 8; ++rank) {
+    if ((static_cast<uint8_t>(bits[rank / 8]) >> rank % 8 & 1) != 0) ranks.push_back(rank);
+  }
+  if (!bits.empty() && bits.back() == '\0') reader.fail("the set of ranks ends with nothing");
+  return ranks;
+}
+
 }  // namespace
 
 Bytes write_opening(const Opening& opening) {
@@ -182,7 +201,7 @@ Status parse_notice(ByteView bytes, Notice* out_notice) {
   notice.status = reader.take_status(kMaxAnswerText);
   KEEL_RETURN_IF_ERROR(reader.finish());
   if (kind < static_cast<uint8_t>(Notice::Kind::kAlive) ||
-      kind > static_cast<uint8_t>(Notice::Kind::kRegroup)) {
+      kind > static_cast<uint8_t>(Notice::Kind::kReady)) {
     reader.fail(fmt::format("a notice of kind {}", kind));
   }
   KEEL_RETURN_IF_ERROR(reader.finish());
@@ -191,11 +210,38 @@ Status parse_notice(ByteView bytes, Notice* out_notice) {
   return {};
 }
 
+Bytes write_regroup_ask(const RegroupAsk& ask) {
+  MessageWriter writer(MessageKind::kRegroupAsk);
+  writer.put(ask.context);
+  writer.put(ask.position);
+  writer.put(ask.absent_ns);
+  writer.put(static_cast<uint8_t>(ask.withdraws ? 1 : 0));
+  put(writer, ask.members);
+  return writer.finish();
+}
+
+Status parse_regroup_ask(ByteView bytes, RegroupAsk* out_ask) {
+  MessageReader reader(bytes, MessageKind::kRegroupAsk);
+  RegroupAsk ask;
+  ask.context = reader.take<uint64_t>();
+  ask.position = reader.take<uint32_t>();
+  ask.absent_ns = reader.take<int64_t>();
+  const auto withdraws = reader.take<uint8_t>();
+  ask.members = take_ranks(reader);
+  KEEL_RETURN_IF_ERROR(reader.finish());
+  check_world(reader, ask.position, static_cast<uint32_t>(ask.members.size()));
+  if (ask.absent_ns < 0 || withdraws > 1) reader.fail("its time or its kind is impossible");
+  KEEL_RETURN_IF_ERROR(reader.finish());
+  ask.withdraws = withdraws != 0;
+  *out_ask = std::move(ask);
+  return {};
+}
+
 Bytes write_regroup(const Regroup& regroup) {
   MessageWriter writer(MessageKind::kRegroup);
   writer.put(std::string_view(regroup.id));
   writer.put(regroup.rank);
-  writer.put(regroup.world);
+  put(writer, regroup.left);
   return writer.finish();
 }
 
@@ -204,9 +250,9 @@ Status parse_regroup(ByteView bytes, Regroup* out_regroup) {
   Regroup regroup;
   regroup.id = reader.take_text(sizeof(keel_unique_id::text) - 1, "the id");
   regroup.rank = reader.take<uint32_t>();
-  regroup.world = reader.take<uint32_t>();
+  regroup.left = take_ranks(reader);
   KEEL_RETURN_IF_ERROR(reader.finish());
-  check_world(reader, regroup.rank, regroup.world);
+  check_world(reader, regroup.rank, static_cast<uint32_t>(regroup.left.size()));
   KEEL_RETURN_IF_ERROR(reader.finish());
   *out_regroup = std::move(regroup);
   return {};

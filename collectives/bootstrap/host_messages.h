@@ -77,7 +77,8 @@ struct Notice {
     kLost,       // to the server: the wire to |rank| failed with |status|
     kFailed,     // from the server: |rank| has failed with |status|
     kLeft,       // to the server: the sender leaves in order; from it: |rank| has left
-    kRegroup     // to the server: the sender wants to go on with the ranks that are left
+    kRegroup,    // from the server: the receiver cannot go on, for the reason |status|
+    kReady       // to the server: the sender can begin; from it: so can all, which is final
   };
   Kind kind = Kind::kAlive;
   uint32_t rank = 0;
@@ -87,11 +88,23 @@ Bytes write_notice(const Notice& notice);
 Status parse_notice(ByteView bytes, Notice* out_notice);
 inline constexpr size_t kMaxNoticeBytes = 1024;
 
+// To the server: the sender wants to go on with the ranks that are left of a communicator, or no
+// longer does so.
+struct RegroupAsk {
+  uint64_t context = 0;           // the communicator
+  uint32_t position = 0;          // the sender's rank in the communicator
+  int64_t absent_ns = 0;          // ranks that do not ask within this time are failed; 0: never
+  bool withdraws = false;         // at its deadline
+  std::vector<uint32_t> members;  // ranks in the job of the communicator's ranks, ascending
+};
+Bytes write_regroup_ask(const RegroupAsk& ask);
+Status parse_regroup_ask(ByteView bytes, RegroupAsk* out_ask);
+
 // From the server: the rendezvous of the ranks that are left, and the receiver's place there.
 struct Regroup {
   std::string id;
   uint32_t rank = 0;
-  uint32_t world = 0;
+  std::vector<uint32_t> left;  // old ranks in the communicator of those that are left, ascending
 };
 Bytes write_regroup(const Regroup& regroup);
 Status parse_regroup(ByteView bytes, Regroup* out_regroup);

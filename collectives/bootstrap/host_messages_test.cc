@@ -82,7 +82,7 @@ std::vector<Example> examples() {
          *again = write_notice(each);
          return status;
        }},
-      {write_regroup({"keel-1:tcp:127.0.0.1:1:00", 1, 2}),
+      {write_regroup({"keel-1:tcp:127.0.0.1:1:00", 1, {0, 3, 17}}),
        [](ByteView bytes, Bytes* again) {
          Regroup each;
          const Status status = parse_regroup(bytes, &each);

@@ -6,7 +6,6 @@
 
 #include "collectives/bootstrap/mem_handle_server.h"
 #include "collectives/bootstrap/rank_list.h"
-#include "collectives/bootstrap/tcp_id.h"
 #include "core/log.h"
 
 namespace keel {
@@ -30,6 +29,13 @@ Status HostServer::start(FileDescriptor socket, HostSecret secret, const Process
 }
 
 void HostServer::on_peer(FileDescriptor socket) {
+  const uint64_t number = add_connection(std::move(socket), kMaxHelloBytes);
+  if (number != 0) {
+    connections_[number].channel->set_deadline(Deadline::after(kHandshakeNs));
+  }
+}
+
+uint64_t HostServer::add_connection(FileDescriptor socket, size_t limit) {
   const uint64_t number = next_++;
   const std::shared_ptr<HostServer> self = shared_from_this();
   TcpChannel::Callbacks callbacks;
@@ -37,14 +43,14 @@ void HostServer::on_peer(FileDescriptor socket) {
   callbacks.on_end = [self, number](const Status& why) { self->on_end(number, why); };
   callbacks.on_deadline = [self, number] { self->on_deadline(number); };
   Connection& connection = connections_[number];
-  const Status opened = TcpChannel::open(std::move(socket), kMaxHelloBytes, std::move(callbacks),
-                                         &connection.channel);
+  const Status opened =
+      TcpChannel::open(std::move(socket), limit, std::move(callbacks), &connection.channel);
   if (!opened.ok()) {
     log(KEEL_LOG_WARNING, "{}: a rank is not let in: {}", name_, opened.text());
     connections_.erase(number);
-    return;
+    return 0;
   }
-  connection.channel->set_deadline(Deadline::after(kHandshakeNs));
+  return number;
 }
 
 void HostServer::on_message(uint64_t number, ByteView message) {
@@ -64,6 +70,11 @@ void HostServer::on_message(uint64_t number, ByteView message) {
     seats_.erase(rank);
     arrived_.erase(rank);
     refuse(number, answer);
+    return;
+  }
+  RegroupAsk ask;
+  if (parse_regroup_ask(message, &ask).ok()) {
+    on_ask(connection, ask);
     return;
   }
   Notice notice;
@@ -178,6 +189,7 @@ void HostServer::on_deadline(uint64_t number) {
   found->second.channel->send(write_notice({}));
   found->second.channel->set_deadline(Deadline::after(kAliveNs));
   judge_reports();
+  leave_out_absent();
 }
 
 void HostServer::on_notice(uint64_t number, const Connection& connection, const Notice& notice) {
@@ -191,6 +203,10 @@ void HostServer::on_notice(uint64_t number, const Connection& connection, const 
       return;
     case Notice::Kind::kLost:
       if (notice.rank >= world_ || notice.rank == rank) return;
+      if (own_rank_) {
+        if (rank == own_rank_ && !gone_[notice.rank]) fail_rank(notice.rank, notice.status);
+        return;
+      }
       if (gone_[notice.rank]) {
         if (is_judged_) return;
         fail_rank(notice.rank,
@@ -209,19 +225,13 @@ void HostServer::on_notice(uint64_t number, const Connection& connection, const 
       gone_[rank] = true;
       tell({Notice::Kind::kLeft, rank, {}});
       forget(number);  // the rank waits until its connection is closed
-      regroup_if_all_asked();
+      regroup_without(rank,
+                      failure(KEEL_RANK_FAILED, "{} has left the job", table_.ranks[rank].name()));
+      return;
+    case Notice::Kind::kReady:
+      on_ready(rank);
       return;
     case Notice::Kind::kRegroup:
-      if (gone_[rank]) {
-        connection.channel->send(write_notice(
-            {Notice::Kind::kRegroup, rank,
-             failure(KEEL_FAILED_PRECONDITION, "{} was taken for failed, and is shut out",
-                     table_.ranks[rank].name())}));
-        return;
-      }
-      asked_.insert(rank);
-      regroup_if_all_asked();
-      return;
     case Notice::Kind::kAlive:
     case Notice::Kind::kFailed:
       return;
@@ -243,45 +253,8 @@ void HostServer::judge_reports() {
 void HostServer::fail_rank(uint32_t rank, const Status& why) {
   gone_[rank] = true;
   is_judged_ = true;
-  asked_.erase(rank);
   tell({Notice::Kind::kFailed, rank, why});
-  // The ranks that are left may be meeting again, with this one.
-  const std::shared_ptr<HostServer> next = next_server_.lock();
-  if (next && !next->is_complete_ && next->failure_.ok()) next->fail_rendezvous(why);
-  regroup_if_all_asked();
-}
-
-void HostServer::regroup_if_all_asked() {
-  if (asked_.empty()) return;
-  for (uint32_t rank = 0; rank < world_; ++rank) {
-    if (!gone_[rank] && !asked_.contains(rank)) return;
-  }
-  const std::set<uint32_t> members = std::exchange(asked_, {});
-  keel_unique_id id = {};
-  const Status started = start_next(&id);
-  Regroup regroup = {id.text, 0, static_cast<uint32_t>(members.size())};
-  for (const uint32_t rank : members) {
-    const auto found = connections_.find(seats_[rank]);
-    if (found == connections_.end()) continue;
-    found->second.channel->send(started.ok()
-                                    ? write_regroup(regroup)
-                                    : write_notice({Notice::Kind::kRegroup, rank, started}));
-    ++regroup.rank;
-  }
-}
-
-Status HostServer::start_next(keel_unique_id* out_id) {
-  ProcessToken job;
-  FileDescriptor socket;
-  TcpAddress bound = address_;
-  bound.set_port(0);
-  KEEL_RETURN_IF_ERROR(random_bytes(&job.bytes));
-  KEEL_RETURN_IF_ERROR(listen_tcp(bound, &socket, &bound));
-  std::shared_ptr<HostServer> next;
-  KEEL_RETURN_IF_ERROR(start(std::move(socket), secret_, job, name_, table_.epoch + 1, &next));
-  next_server_ = next;
-  *out_id = TcpId{bound.host(), bound.port(), job}.id();
-  return {};
+  regroup_without(rank, why);
 }
 
 void HostServer::tell(const Notice& notice) {

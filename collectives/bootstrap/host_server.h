@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,7 +25,9 @@ namespace keel {
 // failed. A rank keeps its connection for the life of its communicator:
 //  - a connection that ends without the rank's leave is the rank's failure, told to all others;
 //  - an abort is told to all;
-//  - once all ranks that are left ask for it, another server lets them meet again (Regroup);
+//  - once all ranks that are left of a communicator ask for it, another server lets them meet again
+//    (Regroup): the first phase of a shrink. The second is that server's: kReady, after which it
+//    has decided for all;
 //  - the report of a failed wire becomes the failure of the wire's peer unless within kGraceNs
 //    something better explains it: the peer's end or another rank's abort.
 // The first of these is the verdict, the same on every rank.
@@ -36,6 +39,14 @@ class HostServer : public std::enable_shared_from_this<HostServer> {
                       std::shared_ptr<HostServer>* out_server = nullptr);
   HostServer(HostSecret secret, const ProcessToken& job, std::string name)
       : secret_(std::move(secret)), job_(job), name_(std::move(name)) {}
+
+  // A server for the ranks of |table| that are left, in place of one that has ended: rank |own|,
+  // of this process, is the lowest of them. Ranks come by adopt(), and are asked for nothing but
+  // what they go on with. Learns from kLost notices of |own| which ranks have ended.
+  static std::shared_ptr<HostServer> succeed(const HostSecret& secret, const HostTable& table,
+                                             const TcpAddress& address, uint32_t own);
+  // Takes the authenticated connection of |rank|. On the service thread.
+  void adopt(uint32_t rank, FileDescriptor socket);
 
   static constexpr int64_t kGraceNs = 300'000'000;
   // Interval of notices that say nothing (Notice::Kind::kAlive), in both directions.
@@ -54,6 +65,8 @@ class HostServer : public std::enable_shared_from_this<HostServer> {
   };
 
   void on_peer(FileDescriptor socket);
+  // Opens the channel of a new connection; its number, or 0.
+  uint64_t add_connection(FileDescriptor socket, size_t limit);
   void on_message(uint64_t number, ByteView message);
   void on_end(uint64_t number, const Status& why);
   void on_deadline(uint64_t number);
@@ -66,9 +79,24 @@ class HostServer : public std::enable_shared_from_this<HostServer> {
   void fail_rendezvous(const Status& why);
   void fail_rank(uint32_t rank, const Status& why);
   void judge_reports();
+  // ---- ranks that go on without those that failed: host_regroup.cc ----
+  // One communicator whose ranks ask to go on.
+  struct Asking {
+    std::vector<uint32_t> members;        // ranks of the job
+    std::map<uint32_t, uint32_t> places;  // rank in the communicator -> rank of the job that asked
+    std::optional<Deadline> absent;       // when ranks that have not asked are failed
+    std::weak_ptr<HostServer> next;       // the rendezvous of the ranks that were left
+  };
+  void on_ask(const Connection& connection, const RegroupAsk& ask);
+  Status check_ask(uint32_t rank, const RegroupAsk& ask) const;
+  void leave_out_absent();
+  bool has_asked(const Asking& asking, uint32_t rank) const;
+  // |rank| takes part no more.
+  void regroup_without(uint32_t rank, const Status& why);
   // Starts the rendezvous of the ranks that are left, once all of them have asked.
-  void regroup_if_all_asked();
-  Status start_next(keel_unique_id* out_id);
+  void regroup_if_all_asked(Asking& asking);
+  void on_ready(uint32_t rank);
+  Status start_next(keel_unique_id* out_id, std::shared_ptr<HostServer>* out_next);
   void stop_listening_if_all_know();
   void tell(const Notice& notice);
   void forget(uint64_t number);
@@ -92,8 +120,9 @@ class HostServer : public std::enable_shared_from_this<HostServer> {
   bool is_judged_ = false;
   std::map<uint32_t, bool> gone_;  // left or failed
   std::vector<Report> reports_;
-  std::set<uint32_t> asked_;               // to regroup
-  std::weak_ptr<HostServer> next_server_;  // the rendezvous of the ranks that were left
+  std::map<uint64_t, Asking> askings_;  // by context
+  std::set<uint32_t> ready_;
+  std::optional<uint32_t> own_rank_;  // of a server that succeeded another
 };
 
 }  // namespace keel

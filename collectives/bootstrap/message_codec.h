@@ -35,7 +35,8 @@ enum class MessageKind : uint16_t {
   kHostHello,
   kHostTable,
   kNotice,
-  kRegroup
+  kRegroup,
+  kRegroupAsk
 };
 // Magic number, version, kind and size of the whole message.
 inline constexpr size_t kMessageHeader = 12;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "collectives/bootstrap/rendezvous.h"
+#include "core/insiders.h"
 
 namespace keel {
 
@@ -90,7 +91,17 @@ Status HostGroup::meet_inside(const Deadline& deadline) {
     KEEL_RETURN_IF_ERROR(serve_rendezvous_at(&Team::make_segment, name, &id));
   }
   Rendezvous rendezvous;
-  KEEL_RETURN_IF_ERROR(attend_rendezvous(id, peer_infos[local_rank_], size, deadline, &rendezvous));
+  // A rank of this host that ends before it attends fails the job, which ends the wait.
+  constexpr int64_t kSliceNs = 500'000'000;
+  Status attended;
+  do {
+    const int64_t slice = std::min(kSliceNs, deadline.remaining_ns());
+    attended = attend_rendezvous(id, peer_infos[local_rank_], size, insiders::deadline(slice),
+                                 &rendezvous);
+    const Status verdict = job_->session().failure();
+    if (attended.code() == KEEL_TIMED_OUT && !verdict.ok()) return verdict;
+  } while (attended.code() == KEEL_TIMED_OUT && !deadline.passed());
+  KEEL_RETURN_IF_ERROR(attended);
   KEEL_RETURN_IF_ERROR(Team::join(rendezvous, local_rank_, &team_));
   team_->number_ranks(local);
   return {};

@@ -39,6 +39,13 @@ WireHub::~WireHub() {
 
 void WireHub::close() {
   if (listener_) listener_->close();
+  std::lock_guard lock(mutex_);
+  on_rank_ = {};
+}
+
+void WireHub::serve(OnRank on_rank) {
+  std::lock_guard lock(mutex_);
+  on_rank_ = std::move(on_rank);
 }
 
 void WireHub::set_table(const HostTable& table) {
@@ -50,7 +57,7 @@ void WireHub::set_table(const HostTable& table) {
 Status WireHub::admit(const Opening& opening) {
   std::lock_guard lock(mutex_);
   if (!has_table_) return {KEEL_UNAVAILABLE, "the rank does not know the others yet"};
-  if (opening.purpose != Opening::Purpose::kWire || opening.job != table_.job) {
+  if (opening.job != table_.job) {
     return failure(KEEL_NOT_FOUND, "a rank of another job listens here");
   }
   if (opening.epoch != table_.epoch) {
@@ -58,6 +65,12 @@ Status WireHub::admit(const Opening& opening) {
                    "rank {} has epoch {}, and the job has {}: the rank "
                    "was taken for failed, and is shut out",
                    opening.from, opening.epoch, table_.epoch);
+  }
+  if (opening.purpose == Opening::Purpose::kServer) {
+    if (opening.from >= table_.ranks.size()) {
+      return failure(KEEL_INVALID_ARGUMENT, "the job has no rank {}", opening.from);
+    }
+    return on_rank_ ? Status() : Status(KEEL_UNAVAILABLE, "the rank does not serve the job");
   }
   if (opening.to != rank_ || opening.from >= table_.ranks.size() || opening.from <= rank_) {
     return failure(KEEL_INVALID_ARGUMENT, "a wire from rank {} to rank {} came to rank {}",
@@ -67,7 +80,13 @@ Status WireHub::admit(const Opening& opening) {
 }
 
 void WireHub::on_peer(const Opening& opening, FileDescriptor socket) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (opening.purpose == Opening::Purpose::kServer) {
+    const OnRank on_rank = on_rank_;
+    lock.unlock();
+    if (on_rank) on_rank(opening.from, std::move(socket));
+    return;
+  }
   if (!failure_.ok()) return;
   const auto found = wires_.find(opening.context);
   if (found != wires_.end()) {
@@ -130,27 +149,59 @@ Status WireHub::try_connect(const HostRank& other, uint32_t lane, uint64_t conte
   const Status connected = dialog.connect(address, silence_, deadline);
   if (connected.code() == KEEL_UNAVAILABLE) return {KEEL_RANK_FAILED, connected.text()};
   KEEL_RETURN_IF_ERROR(connected);
-  HandshakeInitiator handshake(secret_, {.purpose = Opening::Purpose::kWire,
-                                         .job = table_.job,
-                                         .epoch = table_.epoch,
-                                         .context = context,
-                                         .from = rank_,
-                                         .to = other.peer.rank,
-                                         .lane = lane,
-                                         .address = other.address});
-  Bytes message;
-  Bytes proof;
-  KEEL_RETURN_IF_ERROR(handshake.open(&message));
-  Status status = dialog.send(message, deadline);
-  if (status.ok()) status = dialog.receive(kMaxStrangerBytes, deadline, &message);
-  if (status.ok()) status = handshake.on_challenge(message, &proof);
-  if (status.ok()) status = dialog.send(proof, deadline);
-  if (status.ok()) status = dialog.receive(kMaxStrangerBytes, deadline, &message);
-  if (status.ok()) status = HandshakeInitiator::on_answer(message);
+  const Status status = greet(dialog,
+                              {.purpose = Opening::Purpose::kWire,
+                               .job = table_.job,
+                               .epoch = table_.epoch,
+                               .context = context,
+                               .from = rank_,
+                               .to = other.peer.rank,
+                               .lane = lane,
+                               .address = other.address},
+                              deadline);
   if (status.ok()) *out_socket = dialog.take();
   // The peer has no table yet, or a flood of strangers at its port took this connection's place.
   *out_may_pass = status.code() == KEEL_UNAVAILABLE || status.code() == KEEL_RANK_FAILED;
   return status;
+}
+
+Status WireHub::greet(TcpDialog& dialog, Opening opening, const Deadline& deadline) {
+  HandshakeInitiator handshake(secret_, std::move(opening));
+  Bytes message;
+  Bytes proof;
+  KEEL_RETURN_IF_ERROR(handshake.open(&message));
+  KEEL_RETURN_IF_ERROR(dialog.send(message, deadline));
+  KEEL_RETURN_IF_ERROR(dialog.receive(kMaxStrangerBytes, deadline, &message));
+  KEEL_RETURN_IF_ERROR(handshake.on_challenge(message, &proof));
+  KEEL_RETURN_IF_ERROR(dialog.send(proof, deadline));
+  KEEL_RETURN_IF_ERROR(dialog.receive(kMaxStrangerBytes, deadline, &message));
+  return HandshakeInitiator::on_answer(message);
+}
+
+Status WireHub::connect_server(uint32_t peer, const Deadline& deadline,
+                               FileDescriptor* out_socket) {
+  const HostRank& other = table_.ranks.at(peer);
+  const Deadline limit = Deadline::after(std::min(kHandshakeNs, deadline.remaining_ns()));
+  TcpAddress address;
+  KEEL_RETURN_IF_ERROR(TcpAddress::parse(other.address, &address));
+  TcpDialog dialog;
+  const Status connected = dialog.connect(address, silence_, limit);
+  if (connected.code() == KEEL_UNAVAILABLE) return {KEEL_RANK_FAILED, connected.text()};
+  if (connected.code() == KEEL_TIMED_OUT) return {KEEL_UNAVAILABLE, connected.text()};
+  KEEL_RETURN_IF_ERROR(connected);
+  if (out_socket == nullptr) return {};
+  const Status greeted = greet(dialog,
+                               {.purpose = Opening::Purpose::kServer,
+                                .job = table_.job,
+                                .epoch = table_.epoch,
+                                .from = rank_,
+                                .to = peer,
+                                .address = other.address},
+                               limit);
+  if (greeted.ok()) *out_socket = dialog.take();
+  // Whoever accepts a connection has not ended, as far as the kernel of its host knows.
+  const bool may_pass = greeted.code() == KEEL_RANK_FAILED || greeted.code() == KEEL_TIMED_OUT;
+  return may_pass ? Status(KEEL_UNAVAILABLE, greeted.text()) : greeted;
 }
 
 }  // namespace keel

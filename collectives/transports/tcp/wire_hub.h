@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,7 @@
 
 namespace keel {
 
+class TcpDialog;
 class TcpWires;
 
 // The higher one of two ranks connects. A connection that arrives before this rank has opened the
@@ -42,6 +44,17 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
   // handshake, kHandshakeNs at most; |cancelled| ends the wait.
   Status connect(uint32_t peer, uint32_t lane, uint64_t context, const std::atomic<bool>& cancelled,
                  FileDescriptor* out_socket);
+  // Serves the job in place of a server that has ended: |on_rank|, on the service thread, gets the
+  // connection of each rank that asks this port for a server.
+  using OnRank = std::function<void(uint32_t rank, FileDescriptor socket)>;
+  void serve(OnRank on_rank);
+  // Connects to the server that |peer|, or this rank, serves. KEEL_RANK_FAILED when no process
+  // listens there or the host does not answer: the peer has ended. KEEL_UNAVAILABLE when another
+  // attempt may succeed: the peer does not serve yet. |out_socket| NULL: KEEL_OK when a process
+  // listens there.
+  Status connect_server(uint32_t peer, const Deadline& deadline, FileDescriptor* out_socket);
+  const HostSecret& secret() const { return secret_; }
+
   // KEEL_ALREADY_EXISTS when |wires| of this context exist.
   Status add(uint64_t context, TcpWires* wires);
   // No effect if the context has other wires.
@@ -58,6 +71,7 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
   Status try_connect(const HostRank& other, uint32_t lane, uint64_t context,
                      const std::atomic<bool>& cancelled, const Deadline& deadline,
                      FileDescriptor* out_socket, bool* out_may_pass);
+  Status greet(TcpDialog& dialog, Opening opening, const Deadline& deadline);
   Status admit(const Opening& opening);
   void on_peer(const Opening& opening, FileDescriptor socket);
 
@@ -72,6 +86,7 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
   Status failure_;
   std::map<uint64_t, TcpWires*> wires_;
   std::map<Key, FileDescriptor> early_;
+  OnRank on_rank_;  // while this rank serves
 };
 
 }  // namespace keel

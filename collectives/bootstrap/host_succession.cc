@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank that goes on after a failure: asks the server, or, if that has ended, its successor.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "collectives/bootstrap/host_link.h"
+#include "collectives/bootstrap/host_server.h"
+#include "core/insiders.h"
+
+namespace keel {
+
+namespace {
+
+// How long a rank waits for a server that it has told that it withdraws.
+constexpr int64_t kAnswerNs = 2'000'000'000;
+// Time between two looks at who has ended, and between two attempts to reach the successor.
+constexpr int64_t kLookNs = 100'000'000;
+constexpr std::chrono::milliseconds kPause(20);
+
+}  // namespace
+
+Status HostLink::regroup(const RegroupRequest& request, const Deadline& deadline,
+                         RegroupPlace* out_place) {
+  std::lock_guard turn(regroup_mutex_);
+  RegroupAsk question;
+  question.context = request.context;
+  question.absent_ns = request.absent_ns;
+  question.members = request.members;
+  std::sort(question.members.begin(), question.members.end());
+  question.position = static_cast<uint32_t>(
+      std::find(request.members.begin(), request.members.end(), rank_) - request.members.begin());
+  while (true) {
+    bool has_server = false;
+    {
+      std::lock_guard lock(mutex_);
+      has_server = has_server_;
+    }
+    if (!has_server) KEEL_RETURN_IF_ERROR(find_server(question.members, deadline));
+    const Status answered = ask(question, deadline);
+    if (answered.code() == KEEL_UNAVAILABLE && !deadline.passed()) continue;  // it has ended too
+    KEEL_RETURN_IF_ERROR(answered);
+    std::lock_guard lock(mutex_);
+    if (regroup_->left.back() >= request.members.size()) {
+      return {KEEL_DATA_LOSS, "the server names a rank that the communicator does not have"};
+    }
+    out_place->id = {};
+    regroup_->id.copy(out_place->id.text, sizeof(out_place->id.text) - 1);
+    out_place->rank = regroup_->rank;
+    out_place->left = regroup_->left;
+    return {};
+  }
+}
+
+Status HostLink::ask(RegroupAsk ask, const Deadline& deadline) {
+  std::unique_lock lock(mutex_);
+  const auto is_answered = [this] { return regroup_ || !regroup_failure_.ok() || !has_server_; };
+  regroup_.reset();
+  regroup_failure_ = Status();
+  server_locked().send(write_regroup_ask(ask));
+  while (!is_answered() && !deadline.passed()) {
+    const int64_t slice = std::min(deadline.remaining_ns(), serves_ ? kLookNs : INT64_MAX);
+    if (insiders::deadline(slice).wait(judged_, lock, is_answered) || !serves_) continue;
+    lock.unlock();
+    probe(ask.members, deadline);
+    lock.lock();
+  }
+  if (!is_answered()) {
+    if (deadline.is_cut_off()) return {KEEL_ABORTED, insiders::kCutOff};
+    // The server names the ranks that have not asked, unless they have just done so.
+    ask.withdraws = true;
+    server_locked().send(write_regroup_ask(ask));
+    Deadline::after(kAnswerNs).wait(judged_, lock, is_answered);
+  }
+  if (!regroup_failure_.ok()) return regroup_failure_;
+  if (regroup_) return {};
+  if (!has_server_) {
+    return {KEEL_UNAVAILABLE,
+            "the process that serves the job has ended: the ranks that are left cannot agree"};
+  }
+  return {KEEL_TIMED_OUT, "a rank that is left has not asked to go on"};
+}
+
+// Which rank is the lowest is judged by the kernel of each rank's host alone: all ranks then find
+// the same one, without an agreement.
+Status HostLink::find_server(const std::vector<uint32_t>& members, const Deadline& deadline) {
+  for (const uint32_t member : members) {
+    if (member == rank_ && !serves_) {
+      const auto server = HostServer::succeed(hub_->secret(), table_, hub_->address(), rank_);
+      hub_->serve([server](uint32_t rank, FileDescriptor socket) {
+        server->adopt(rank, std::move(socket));
+      });
+      std::lock_guard lock(mutex_);
+      serves_ = true;
+    }
+    while (true) {
+      FileDescriptor socket;
+      const Status connected = hub_->connect_server(member, deadline, &socket);
+      if (connected.ok()) return open_successor(std::move(socket));
+      if (connected.code() == KEEL_RANK_FAILED) break;  // has ended
+      if (connected.code() != KEEL_UNAVAILABLE) return connected;
+      if (deadline.is_cut_off()) return {KEEL_ABORTED, insiders::kCutOff};
+      if (deadline.passed()) {
+        return keel::failure(KEEL_TIMED_OUT,
+                             "{} did not call keel_comm_shrink in time: it would serve the job, "
+                             "since the process that did has ended",
+                             table_.ranks[member].name());
+      }
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+  return {KEEL_UNAVAILABLE, "no rank that is left can be reached"};
+}
+
+Status HostLink::open_successor(FileDescriptor socket) {
+  TcpChannel::Callbacks callbacks;
+  callbacks.on_message = [this](ByteView message) { on_message(message); };
+  callbacks.on_end = [this](const Status&) {
+    std::lock_guard lock(mutex_);
+    has_server_ = false;
+    judged_.notify_all();
+  };
+  callbacks.on_deadline = [this] {
+    std::lock_guard lock(mutex_);
+    successor_->send(write_notice({}));
+    successor_->set_deadline(Deadline::after(HostServer::kAliveNs));
+  };
+  std::shared_ptr<TcpChannel> before;
+  {
+    std::lock_guard lock(mutex_);
+    before = std::move(successor_);
+  }
+  if (before) before->close();
+  std::lock_guard lock(mutex_);
+  has_server_ = true;
+  const Status opened =
+      TcpChannel::open(std::move(socket), kMaxNoticeBytes, std::move(callbacks), &successor_);
+  has_server_ = opened.ok();
+  if (opened.ok()) successor_->set_deadline(Deadline::after(HostServer::kAliveNs));
+  return opened;
+}
+
+void HostLink::probe(const std::vector<uint32_t>& members, const Deadline& deadline) {
+  for (const uint32_t member : members) {
+    {
+      std::lock_guard lock(mutex_);
+      if (member == rank_ || failed_by_probe_.contains(member)) continue;
+    }
+    const Status connected = hub_->connect_server(member, deadline, nullptr);
+    if (connected.code() != KEEL_RANK_FAILED) continue;
+    std::lock_guard lock(mutex_);
+    failed_by_probe_.insert(member);
+    server_locked().send(
+        write_notice({Notice::Kind::kLost, member,
+                      keel::failure(KEEL_RANK_FAILED, "{} has ended: {}",
+                                    table_.ranks[member].name(), connected.text())}));
+  }
+}
+
+}  // namespace keel
