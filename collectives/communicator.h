@@ -141,6 +141,21 @@ class Communicator final : public GateOwner {
   // Implements keel_comm_split: |*out_part| is empty for KEEL_NO_COLOR. Waits for all ranks.
   Status split(int32_t color, int32_t key, const CommunicatorOptions& options,
                Ref<Communicator>* out_part);
+  // Implements keel_comm_shrink: ends this communicator, and makes one of the ranks that are left.
+  struct ShrinkCall {
+    Deadline deadline;
+    int64_t absent_ns = 0;  // as in keel_comm_shrink
+    // Deadline of a step in which this rank waits for ranks that have called.
+    Deadline step() const;
+  };
+  Status shrink(const ShrinkCall& call, const CommunicatorOptions& options,
+                Ref<Communicator>* out_left);
+  // Origin of a communicator that shrink() made. Constant once the handle exists.
+  struct Lineage {
+    uint64_t epoch = 1;
+    std::vector<uint32_t> old_ranks;  // empty: not made by shrink()
+  };
+  const Lineage& lineage() const { return lineage_; }
   // add_factor() implements keel_premul_sum_create, remove_factor() keel_premul_sum_destroy;
   // resolve_reduction() replaces the resulting number in |*request| by KEEL_PREMUL_SUM and the
   // factor.
@@ -187,6 +202,12 @@ class Communicator final : public GateOwner {
                       Ref<Communicator>* out_part);
   Status split_hosts(int32_t color, int32_t key, const CommunicatorOptions& options,
                      Ref<Communicator>* out_part);
+  // Blocks until no operation runs, on any thread, after the abort.
+  Status end_operations(const Deadline& deadline);
+  Status shrink_inside(const ShrinkCall& call, const CommunicatorOptions& options,
+                       Ref<Communicator>* out_left);
+  Status shrink_hosts(const ShrinkCall& call, const CommunicatorOptions& options,
+                      Ref<Communicator>* out_left);
   // Leaves a closed gate, |hold_|, on |stream| unless the stream already ends with |hold_|. After
   // success the caller must not fail, or the gate would stay closed. |*out_ready|: as in
   // Stream::hold.
@@ -275,6 +296,9 @@ class Communicator final : public GateOwner {
   Runner runner_;                            // for the thread that runs operations
   const std::unique_ptr<HostRunner> hosts_;  // runs the operations if the communicator spans hosts
   const bool forbid_alias_;
+  Lineage lineage_;
+  std::atomic<bool> is_shrinking_{false};
+  friend class ShrinkRound;
   std::unique_ptr<Hierarchical> islands_;  // formed before the first call; may be NULL
   std::shared_ptr<const HierarchicalPlan> hierarchical_plan_;  // result of the search for islands
   const std::unique_ptr<FlightRecorder> recorder_;             // begin() requires |mutex_|

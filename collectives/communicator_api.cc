@@ -131,8 +131,6 @@ keel::PeerInfo introduce(const keel::Device& device, uint32_t rank,
   return self;
 }
 
-// Creates a handle. On failure aborts the communicator: a rank without a handle can never call, and
-// its peers would wait.
 Status add_handle(const Ref<Communicator>& communicator, keel_comm* out_comm) {
   Status status;
   try {
@@ -215,6 +213,18 @@ Status join(const Ref<keel::Device>& device, const keel_unique_id& id, uint32_t 
 }
 
 }  // namespace
+
+namespace keel {
+
+Status read_communicator_options(const keel_comm_options* given, CommunicatorOptions* out_options) {
+  return read_options(given, out_options);
+}
+
+Status add_communicator(const Ref<Communicator>& communicator, keel_comm* out_comm) {
+  return add_handle(communicator, out_comm);
+}
+
+}  // namespace keel
 
 keel_status keel_comm_init_all(const keel_device* devices, uint32_t count,
                                const keel_comm_options* options, keel_comm* out_comms) {

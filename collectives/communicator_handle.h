@@ -13,6 +13,12 @@ using CommunicatorTable = HandleTable<Communicator, HandleKind::kComm>;
 // Communicators in this table end when the runtime shuts down, before the devices are released.
 CommunicatorTable& communicator_handles();
 
+// Reads the options of a call that makes a communicator; NULL: the defaults.
+Status read_communicator_options(const keel_comm_options* given, CommunicatorOptions* out_options);
+// Creates a handle. On failure aborts the communicator: a rank without a handle can never call, and
+// its peers would wait.
+Status add_communicator(const Ref<Communicator>& communicator, keel_comm* out_comm);
+
 inline Status find_communicator(keel_comm handle, Ref<Communicator>* out_communicator) {
   return find_handle(communicator_handles(), handle.id, "comm", out_communicator);
 }

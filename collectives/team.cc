@@ -75,7 +75,8 @@ Team::Team(std::vector<PeerInfo> peer_infos, std::unique_ptr<ControlSegment> seg
     : peer_infos_(std::move(peer_infos)),
       segment_(std::move(segment)),
       object_(object),
-      devices_(peer_infos_.size()) {
+      devices_(peer_infos_.size()),
+      ended_(peer_infos_.size()) {
   segment_->name_ranks_by([this](uint32_t rank) { return name(rank); });
   const ProcessToken& self = MemHandleServer::get().token();
   for (const PeerInfo& peer_info : peer_infos_) {
@@ -184,6 +185,9 @@ Status Team::watch_processes() {
 }
 
 void Team::end_process(const ProcessToken& process, ControlSegment::Absence how) {
+  for (uint32_t rank = 0; rank < world(); ++rank) {
+    if (peer_infos_[rank].process == process) ended_[rank].store(true, std::memory_order_release);
+  }
   const auto is_missed = [&](uint32_t rank) {
     return peer_infos_[rank].process == process && !segment_->has_left(rank);
   };

@@ -75,6 +75,8 @@ class Team : public std::enable_shared_from_this<Team> {
   std::string name_ranks(const Missing& missing) const;
   ControlSegment& segment() { return *segment_; }
   PeerMemory& memory() { return memory_; }
+  // Whether the process of |rank| has ended or called exec, also after the communicator failed.
+  bool has_ended(uint32_t rank) const { return ended_[rank].load(std::memory_order_acquire); }
   // Whether all ranks are in this process.
   bool is_local() const { return is_local_; }
   // Whether operations of other communicators yield to this communicator's.
@@ -131,6 +133,7 @@ class Team : public std::enable_shared_from_this<Team> {
   PeerMemory memory_;
   std::vector<bool> here_;
   std::vector<std::atomic<Device*>> devices_;
+  std::vector<std::atomic<bool>> ended_;
   std::mutex numbers_mutex_;
   std::atomic<bool> is_numbered_{false};
   std::vector<uint32_t> numbers_;

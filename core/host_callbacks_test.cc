@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <deque>
 #include <functional>
+#include <keel/shrink.h>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -322,6 +323,7 @@ TEST_P(HostCallbacksTest, WaitsAreRefusedByName) {
       {"keel_comm_finalize", [&] { return keel_comm_finalize(comm, 0); }},
       {"keel_comm_destroy", [&] { return keel_comm_destroy(comm); }},
       {"keel_comm_split", [&] { return keel_comm_split(comm, 0, 0, nullptr, &made); }},
+      {"keel_comm_shrink", [&] { return keel_comm_shrink(comm, 0, 0, nullptr, &made); }},
       {"keel_comm_init_all", [&] { return keel_comm_init_all(&device_, 1, nullptr, &made); }},
       {"keel_comm_init_rank",
        [&] { return keel_comm_init_rank(device_, &id, 0, 1, nullptr, &made); }},

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <keel/shrink.h>
 #include <memory>
 #include <optional>
 #include <random>
@@ -184,6 +185,11 @@ TEST_P(InsidersTest, WaitsForAGateOrARankEnd) {
        [&]() -> Call {
          EXPECT_KEEL_OK(keel_comm_init_all(devices_.data(), 2, nullptr, comms_.data()));
          return [&] { return keel_comm_split(comms_[1], 0, 0, nullptr, &made); };
+       }},
+      {"keel_comm_shrink",
+       [&]() -> Call {
+         EXPECT_KEEL_OK(keel_comm_init_all(devices_.data(), 2, nullptr, comms_.data()));
+         return [&] { return keel_comm_shrink(comms_[1], kFarNs, 0, nullptr, &made); };
        }},
       {"keel_comm_duplicate",
        [&]() -> Call {

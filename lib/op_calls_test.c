@@ -2,6 +2,7 @@
 /* The named calls of C, in C11: c = (a b) + bias on |stream|, with defaults where |attributes| are
  * NULL; then y = c cut to [0, 1]. */
 #include <keel/op_calls.h>
+#include <keel/shrink.h>
 
 keel_status keel_test_calls_in_c(keel_stream stream, const keel_tensor* a, const keel_tensor* b,
                                  const keel_tensor* bias, const keel_tensor* c,

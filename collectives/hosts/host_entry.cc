@@ -19,20 +19,24 @@ Status enter_hosts(const keel_unique_id& id, const HostMeeting* meeting, const P
                            ? HostSession::join(id, self, world, facts, deadline, &session)
                            : HostSession::join_at(meeting->address, meeting->name, self, world,
                                                   facts, deadline, &session));
-  auto job = std::make_shared<HostJob>(std::move(session));
+  return enter_job(std::make_shared<HostJob>(std::move(session)), deadline, out_group);
+}
+
+Status enter_job(const std::shared_ptr<HostJob>& job, const Deadline& deadline,
+                 std::unique_ptr<HostGroup>* out_group) {
   const HostTable& table = job->table();
+  const uint32_t rank = job->session().rank();
   HostAgreement agreement;
   KEEL_RETURN_IF_ERROR(HostAgreement::read(table.ranks[0].facts, &agreement));
-  std::vector<uint32_t> members(world);
+  std::vector<uint32_t> members(table.ranks.size());
   std::iota(members.begin(), members.end(), 0u);
   std::vector<PeerInfo> peer_infos;
-  for (const HostRank& rank : table.ranks) peer_infos.push_back(rank.peer);
-  const Status made = HostGroup::make(job, std::move(members), self.rank, /*context=*/0, peer_infos,
+  for (const HostRank& each : table.ranks) peer_infos.push_back(each.peer);
+  const Status made = HostGroup::make(job, std::move(members), rank, /*context=*/0, peer_infos,
                                       agreement, deadline, out_group);
   if (made.ok()) return {};
   // The other ranks have met this one, and would wait.
-  job->session().abort(
-      failure(KEEL_RANK_FAILED, "{}: {}", table.ranks[self.rank].name(), made.text()));
+  job->session().abort(failure(KEEL_RANK_FAILED, "{}: {}", table.ranks[rank].name(), made.text()));
   return made;
 }
 

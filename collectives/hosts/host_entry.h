@@ -27,6 +27,10 @@ Status enter_hosts(const keel_unique_id& id, const HostMeeting* meeting, const P
                    uint32_t world, const HostAgreement& own, const Deadline& deadline,
                    std::unique_ptr<HostGroup>* out_group);
 
+// Same, for a |job| that this rank has joined. A failure aborts the job.
+Status enter_job(const std::shared_ptr<HostJob>& job, const Deadline& deadline,
+                 std::unique_ptr<HostGroup>* out_group);
+
 // Returns whether a unique id that this process creates is for other hosts too: KEEL_INTERFACE is
 // set, or a launcher has started ranks on several hosts. |*out_address|: where to serve such an id.
 bool is_id_for_hosts(HostServerAddress* out_address);

@@ -64,6 +64,7 @@ struct ControlSegment::Header {
   Counter steps[kSteps];
   alignas(64) std::atomic<uint64_t> matched;  // urgent communicator: number of matched operations
   alignas(64) Selection selection;
+  alignas(64) std::atomic<uint64_t> shrink_stage;
 };
 
 struct alignas(64) ControlSegment::Cell {
@@ -89,6 +90,7 @@ struct Layout {
   uint64_t slots;
   uint64_t tallies;
   uint64_t layouts;
+  uint64_t shrinks;
   uint64_t end;
 };
 
@@ -109,7 +111,8 @@ static Layout layout_of(uint64_t header, uint64_t cell, uint64_t world) {
   layout.tallies =
       layout.slots + align_page(sizeof(PointToPointSlot) * ControlSegment::kSlots * world * world);
   layout.layouts = layout.tallies + align_page(sizeof(ProgressCounters) * world * world);
-  layout.end = layout.layouts + align_page(2 * sizeof(uint64_t) * world * world);
+  layout.shrinks = layout.layouts + align_page(2 * sizeof(uint64_t) * world * world);
+  layout.end = layout.shrinks + align_page(sizeof(ShrinkSlot) * world);
   return layout;
 }
 
@@ -169,6 +172,7 @@ Status ControlSegment::map(const FileDescriptor& file,
   segment->slots_ = reinterpret_cast<PointToPointSlot*>(base + layout.slots);
   segment->tallies_ = reinterpret_cast<ProgressCounters*>(base + layout.tallies);
   segment->layouts_ = reinterpret_cast<uint64_t*>(base + layout.layouts);
+  segment->shrinks_ = reinterpret_cast<ShrinkSlot*>(base + layout.shrinks);
   *out_segment = std::move(segment);
   return {};
 }
@@ -191,6 +195,10 @@ Selection ControlSegment::selection() const {
 
 void ControlSegment::set_selection(const Selection& selection) {
   header_->selection = selection;
+}
+
+std::atomic<uint64_t>& ControlSegment::shrink_stage() {
+  return header_->shrink_stage;
 }
 
 ControlSegment::Cell& ControlSegment::cell(uint32_t rank) const {

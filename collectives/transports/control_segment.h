@@ -107,6 +107,17 @@ struct ProgressCounters {
   std::atomic<uint64_t> awaited_sends;
 };
 
+// One rank's part in the agreement on who is left after a failure: see shrink_agreement.h.
+struct alignas(64) ShrinkSlot {
+  std::atomic<uint32_t> vote;     // the last round that the rank is in; kOut: left out for good
+  std::atomic<uint32_t> offered;  // the last round for which the rank made a segment
+  std::atomic<uint32_t> entered;  // the last round whose communicator the rank has entered
+  std::atomic<uint32_t> flags;    // PeerInfo::flags of the new communicator, written before |vote|
+  std::atomic<uint64_t> device;   // ObjectId of the segment, written before |offered|
+  std::atomic<uint64_t> inode;
+  static constexpr uint32_t kOut = UINT32_MAX;
+};
+
 // The segment has no name and lives as long as some process maps it: a killed process leaves
 // nothing behind. All ranks belong to one user; even so, values read from the segment are validated
 // like untrusted input before any memory is accessed through them.
@@ -210,6 +221,11 @@ class ControlSegment {
   // ---- counts and offsets of the vector collectives: |world| pairs per rank ----
   uint64_t* layout(uint32_t rank) { return layouts_ + uint64_t{rank} * world_ * 2; }
 
+  // ---- the agreement of a shrink, which outlasts the communicator's failure ----
+  ShrinkSlot& shrink_slot(uint32_t rank) { return shrinks_[rank]; }
+  // Two times the number of abandoned rounds, plus one once a round is committed.
+  std::atomic<uint64_t>& shrink_stage();
+
   // ---- waiting ----
   // Each call waits until the condition holds, the communicator fails, an awaited rank is absent or
   // the deadline passes. The failure at the deadline names no rank.
@@ -312,6 +328,7 @@ class ControlSegment {
   PointToPointSlot* slots_ = nullptr;
   ProgressCounters* tallies_ = nullptr;
   uint64_t* layouts_ = nullptr;
+  ShrinkSlot* shrinks_ = nullptr;
   uint32_t world_ = 0;
   bool oversubscribed_ = false;
   uint32_t spins_ = 0;             // polls before a wait parks

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Going on after a failure: the ranks that are left form a new communicator, without a restart.
+ *
+ *   while (train_step(comm, stream) != KEEL_OK) {       // some rank has ended
+ *     keel_comm left;
+ *     if (keel_comm_shrink(comm, KEEL_TIMEOUT_DEFAULT, 0, NULL, &left) != KEEL_OK) return 1;
+ *     keel_comm_destroy(comm);
+ *     keel_stream_recover(stream, KEEL_TIMEOUT_DEFAULT);
+ *     comm = left;
+ *   }
+ */
+#ifndef KEEL_SHRINK_H_
+#define KEEL_SHRINK_H_
+
+#include <keel/keel.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Creates a communicator of the ranks of |comm| that are left, in the order of |comm|. A rank is
+ * left unless its process has ended, its host was cut off, it has destroyed |comm|, or the other
+ * ranks left it out. Every rank that is left calls, on a thread of its own; the call blocks until
+ * all have called.
+ *
+ * Result: all callers get the same group with the same epoch, or a caller gets a failure. A rank
+ * that ends at any step of the call is left out too: the others agree again. A rank without a
+ * result may call again.
+ *
+ * |comm| may have failed in any way, or be whole. Whole or not, it ends here: operations in flight
+ * have failed before the new communicator exists, and none of them touches a buffer afterwards. The
+ * caller still destroys |comm|, and recovers streams whose operations failed.
+ *
+ * |timeout_ns|: deadline of the whole call; KEEL_TIMEOUT_DEFAULT as elsewhere. KEEL_TIMED_OUT then
+ * names the ranks that have not called.
+ * |absent_ns|: a rank whose process lives but which has not called so long after this rank, or does
+ * not go on so long, is left out. 0: such a rank is waited for until the deadline. The smallest
+ * |absent_ns| of the callers counts.
+ * |options|: as in keel_comm_split. Native libraries form their communicators anew.
+ *
+ * KEEL_FAILED_PRECONDITION: |comm| was shrunk before, or the other ranks have left this one out;
+ * nothing that this rank does in |comm| reaches them any more. Analogue: MPIX_Comm_shrink of ULFM. */
+KEEL_API keel_status keel_comm_shrink(keel_comm comm, int64_t timeout_ns, int64_t absent_ns,
+                                      const keel_comm_options* options, keel_comm* out_comm);
+
+/* For a communicator of keel_comm_shrink: |out_ranks|[i] is the number that rank i had in the
+ * communicator that was shrunk. |*in_out_count|: room in |out_ranks|; returns the number of ranks.
+ * With |out_ranks| NULL only the number is returned; KEEL_INVALID_ARGUMENT if the room is too small.
+ * A communicator made in another way has the epoch 1, and each rank its own number.
+ * |out_epoch|, unless NULL: increases with each shrink, the same on all ranks. */
+KEEL_API keel_status keel_comm_survivors(keel_comm comm, uint32_t* out_ranks,
+                                         uint32_t* in_out_count, uint64_t* out_epoch);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* KEEL_SHRINK_H_ */
