@@ -161,7 +161,7 @@ class Job {
       // Reads the remaining output. Processes that left their group may keep the pipe open.
       while (each.fd() >= 0 && has_input(each.fd())) each.read_some();
     }
-    return code_.value_or(0);
+    return code_.value_or(has_succeeded_ ? 0 : lost_code_.value_or(0));
   }
 
  private:
@@ -303,6 +303,13 @@ class Job {
     kill_at_ = Clock::now() + job_.grace;
   }
 
+  // A process has failed.
+  void lose(int code, const std::string& text) {
+    if (!job_.keep_going || code_) return fail(code, text);
+    std::fprintf(stderr, "keel: %s\n", text.c_str());
+    if (!lost_code_) lost_code_ = code;
+  }
+
   void reap() {
     for (size_t rank = 0; rank < pids_.size(); ++rank) {
       const pid_t pid = pids_[rank];
@@ -318,12 +325,14 @@ class Job {
       pids_[rank] = 0;
       --running_;
       if (info.si_code != CLD_EXITED) {
-        fail(128 + info.si_status, fmt::format("rank {} (process {}) was killed by {}{}", rank, pid,
+        lose(128 + info.si_status, fmt::format("rank {} (process {}) was killed by {}{}", rank, pid,
                                                signal_text(info.si_status),
                                                info.si_code == CLD_DUMPED ? ", core dumped" : ""));
       } else if (info.si_status != 0) {
-        fail(info.si_status,
+        lose(info.si_status,
              fmt::format("rank {} (process {}) exited with code {}", rank, pid, info.si_status));
+      } else {
+        has_succeeded_ = true;
       }
     }
   }
@@ -352,6 +361,8 @@ class Job {
   uint32_t running_ = 0;
   std::vector<LabelledOutput> outputs_;
   bool signalled_ = false;
+  bool has_succeeded_ = false;    // a process
+  std::optional<int> lost_code_;  // of the first process that failed and did not end the job
   std::optional<int> code_;
   std::optional<Clock::time_point> deadline_;
   std::optional<Clock::time_point> kill_at_;

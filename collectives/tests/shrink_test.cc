@@ -33,10 +33,10 @@ constexpr uint64_t kCount = 20'000;
 // Long enough for a running rank to answer on a busy machine; a slower rank counts as absent.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr bool kIsSlow = true;
-constexpr int kAbsentMs = 8000;
+constexpr int kAbsentMs = 5000;
 #else
 constexpr bool kIsSlow = false;
-constexpr int kAbsentMs = 3000;
+constexpr int kAbsentMs = 2000;
 #endif
 
 // |line| is read once, since it may be an answer.
@@ -305,6 +305,7 @@ TEST_P(ShrinkTest, RanksGoOnWhileOneMoreEndsAtAnyStep) {
   const std::vector<End> between_hosts = {
       {"ended", 3, 2}, {"agreed", 2, 2}, {"joined", 3, 3}, {"entered", 3, 3}};
   for (const End& end : std::string(GetParam()) == "----" ? on_one_host : between_hosts) {
+    if (kIsSlow && end.step != "agreed" && end.step != "entered") continue;
     SCOPED_TRACE(fmt::format("rank {} at '{}'", end.victim, end.step));
     Job job(GetParam());
     const std::vector<uint32_t> before = job.left();

@@ -65,6 +65,9 @@ void add_run_command(CLI::App& app, int* exit_code) {
   command->add_flag("--bind", options->job.bind,
                     "Bind each process to an even share of the cores; of more processes than\n"
                     "cores, neighbours to one");
+  command->add_flag("--keep-going", options->job.keep_going,
+                    "Name a process that fails and let the others go on (keel_comm_shrink);\n"
+                    "the exit code is 0 if one of them succeeds");
   command->add_flag("--label", options->job.label, "Write \"[rank] \" before each line of output");
   command->add_option("command", options->job.command, "The program and its arguments, after --")
       ->required()

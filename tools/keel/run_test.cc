@@ -103,6 +103,18 @@ TEST(Run, TheFirstFailureIsNamedAndEndsTheJob) {
   EXPECT_EQ(lines(result.error).size(), 1u) << result.error;
 }
 
+TEST(Run, OthersGoOnAfterAFailureWithKeepGoing) {
+  const std::string script =
+      "[ $KEEL_RANK = 1 ] && exit 7; [ $KEEL_RANK = 2 ] && kill -KILL $$; "
+      "sleep 0.3; echo $KEEL_RANK";
+  const Result result = keel(run(script, {"-n", "4", "--keep-going"}));
+  EXPECT_EQ(result.exit_code, 0) << result.error;
+  EXPECT_TRUE(contains(result.out, "0\n") && contains(result.out, "3\n")) << result.out;
+  EXPECT_TRUE(contains(result.error, "rank 1 (process ")) << result.error;
+  EXPECT_TRUE(contains(result.error, "killed by SIGKILL")) << result.error;
+  EXPECT_EQ(keel(run("exit 5", {"-n", "2", "--keep-going"})).exit_code, 5);
+}
+
 TEST(Run, ASignalIsNamed) {
   const Result result =
       keel(run("[ $KEEL_RANK = 0 ] && kill -KILL $$; exec sleep 1000", {"-n", "2"}));
