@@ -39,13 +39,12 @@ WireHub::~WireHub() {
 
 void WireHub::close() {
   if (listener_) listener_->close();
-  std::lock_guard lock(mutex_);
-  on_rank_ = {};
+  serve({});
 }
 
 void WireHub::serve(OnRank on_rank) {
   std::lock_guard lock(mutex_);
-  on_rank_ = std::move(on_rank);
+  on_rank_.swap(on_rank);  // the former one, which may own the server, ends after the unlock
 }
 
 void WireHub::set_table(const HostTable& table) {
