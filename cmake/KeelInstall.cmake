@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What an installed Keel offers to find_package(Keel): Keel::keel to frameworks,
+# What an installed Keel offers to find_package(Keel): Keel::keel and Keel::parallel to frameworks,
 # Keel::headers and keel_add_plugin() to plugins. Libraries, plugins and the command install themselves.
 include(CMakePackageConfigHelpers)
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # out_of_tree_test.sh BUILD: installs the build under a prefix and goes a vendor's way from
 # there: a project of its own finds the package, builds a plugin, and the installed command
-# certifies it. Then a framework's: a program that links libkeel.
+# certifies it. Then a framework's: programs that link libkeel, and libkeel_parallel with it.
 set -euo pipefail
 export LC_ALL=C
 
@@ -69,17 +69,22 @@ if "$prefix/bin/keel" conform verify "$work/tinychip.json" >/dev/null 2>&1; then
 fi
 
 mkdir "$work/program"
-cp "$source/samples/hello_device/hello_device.c" "$work/program/"
+cp "$source/samples/hello_device/hello_device.c" "$source/samples/hello_mesh/hello_mesh.cc" \
+  "$work/program/"
 cat >"$work/program/CMakeLists.txt" <<'TEXT'
 cmake_minimum_required(VERSION 3.25)
 project(program LANGUAGES C CXX)
 find_package(Keel REQUIRED)
 add_executable(hello_device hello_device.c)
 target_link_libraries(hello_device PRIVATE Keel::keel)
+add_executable(hello_mesh hello_mesh.cc)
+target_link_libraries(hello_mesh PRIVATE Keel::parallel)
 TEXT
 build_project "$work/program" "$work/program/build"
 KEEL_BACKENDS=cpu,tinychip "$work/program/build/hello_device" >"$work/printed"
 (($(grep -c '1024 of 1024 elements are 42' "$work/printed") == 2)) ||
   { cat "$work/printed" >&2; fail "hello_device on cpu and tinychip"; }
+KEEL_BACKENDS=cpu "$work/program/build/hello_mesh" tp=2 cpu:0 cpu:0 >"$work/printed" 2>&1 ||
+  { cat "$work/printed" >&2; fail "hello_mesh, which links Keel::parallel"; }
 
 echo "a plugin built against the installed Keel is certified"

@@ -54,6 +54,11 @@ Mesh::Mesh(Communicator world, Device device, MeshShape shape)
   }
 }
 
+void Mesh::abort() {
+  world_.abort();
+  for (auto& [name, comm] : axes_) comm.abort();
+}
+
 Communicator& Mesh::axis(std::string_view axis) {
   const auto found = axes_.find(axis);
   if (found != axes_.end()) return found->second;

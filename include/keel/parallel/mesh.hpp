@@ -76,9 +76,14 @@ class Mesh {
   // A new communicator of the ranks that have equal |color|s, ordered by rank; every rank calls.
   Communicator split(int32_t color) { return world_.split(color, static_cast<int32_t>(rank_)); }
 
+  // Aborts the communicators of the world and of this rank's axes, so that no other rank waits for
+  // this one: for a rank that fails alone. Communicators of split() are the caller's to abort.
+  void abort();
+
   // Names of the ranks' devices ("cpu:0") and makes ("cpu"), by rank.
   const std::vector<std::string>& devices() const { return devices_; }
   std::string make_of(int64_t rank) const;
+  std::string rank_name(int64_t rank) const;  // "rank 2 (cpu:2)"
   // Distinct makes among the ranks of this rank's group of |axis|, sorted.
   std::vector<std::string> makes(std::string_view axis) const;
 
@@ -106,7 +111,6 @@ class Mesh {
  private:
   // Gathers |size| bytes of each rank.
   std::vector<char> gather_bytes(const void* data, size_t size);
-  std::string rank_name(int64_t rank) const;
 
   Communicator world_;
   Device device_;
