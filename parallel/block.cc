@@ -23,8 +23,9 @@ Block::Block(const LayerContext& context, const Positions& positions, const Bloc
       recompute_(recompute),
       attention_norm_{ids.attention_norm},
       mlp_norm_{ids.mlp_norm},
-      heads_(context.shape.heads / context.group.size()),
-      kv_heads_(context.shape.kv_heads / context.group.size()) {
+      kv_heads_(
+          part_of(context.shape.kv_heads, context.group.rank(), context.group.size()).count()),
+      heads_(kv_heads_ * (context.shape.heads / context.shape.kv_heads)) {
   // Two keys a layer; the odd factor spreads seeds that are neighbours.
   const uint64_t key = context.seed * 0x9e3779b97f4a7c15 + 2 * static_cast<uint64_t>(layer);
   attention_dropout_.key = static_cast<int64_t>(key);
@@ -48,8 +49,9 @@ void Block::rotate(const keel_tensor& x, int64_t heads, bool inverse) const {
 }
 
 keel_tensor Block::up_weight() const {
-  return ids_.gate.weight == kNone ? context_.store.value(ids_.up.weight)
-                                   : context_.store.value_pair(ids_.gate.weight, ids_.up.weight);
+  Store& store = context_.store;
+  return ids_.gate.weight == kNone ? store.product_value(ids_.up.weight)
+                                   : store.product_value_pair(ids_.gate.weight, ids_.up.weight);
 }
 
 // ---- forward
@@ -72,14 +74,14 @@ Tensor Block::forward(Saved& saved, Tensor input, uint64_t number) const {
 }
 
 void Block::project_in(Saved& saved) const {
-  const Store& store = context_.store;
+  Store& store = context_.store;
   Memory& memory = context_.memory;
   const int64_t n = context_.tokens(), head = context_.shape.head_size();
   saved.query = memory.take({n, heads_ * head});
   saved.key = memory.take({n, kv_heads_ * head});
   saved.value = memory.take({n, kv_heads_ * head});
   const auto product = [&](const LinearIds& ids, const Tensor& y) {
-    return Product{store.value(ids.weight), context_.optional_value(ids.bias), y};
+    return Product{store.product_value(ids.weight), context_.optional_product_value(ids.bias), y};
   };
   Tensor normed = attention_norm_.forward(context_, saved.input, saved.attention_statistics);
   saved.attention_input = context_.group.gather_products(
@@ -108,7 +110,8 @@ void Block::attend(Saved& saved) const {
   project_in(saved);
   run_attention(saved);
   saved.middle = context_.group.products_reduce(
-      {{saved.attended, context_.store.value(ids_.projection.weight), /*transposed=*/true}},
+      {{saved.attended, context_.store.product_value(ids_.projection.weight),
+        /*transposed=*/true}},
       context_.shape.width);
   attention_dropout_.forward(context_, saved.number, saved.middle,
                              context_.optional_value(ids_.projection.bias), saved.input,
@@ -123,7 +126,7 @@ Tensor Block::run_mlp(Saved& saved, bool output) const {
   saved.up = memory.take({n, weight.shape[0]});
   Tensor normed = mlp_norm_.forward(context_, saved.middle, saved.mlp_statistics);
   saved.mlp_input = context_.group.gather_products(
-      std::move(normed), {{weight, context_.optional_value(ids_.up.bias), saved.up}});
+      std::move(normed), {{weight, context_.optional_product_value(ids_.up.bias), saved.up}});
   saved.hidden = memory.take({n, gated ? weight.shape[0] / 2 : weight.shape[0]});
   if (gated) {
     ops::swiglu(context_.stream(), {.x = saved.up, .y = saved.hidden});
@@ -132,7 +135,7 @@ Tensor Block::run_mlp(Saved& saved, bool output) const {
   }
   if (!output) return {};
   Tensor y = context_.group.products_reduce(
-      {{saved.hidden, context_.store.value(ids_.down.weight), /*transposed=*/true}},
+      {{saved.hidden, context_.store.product_value(ids_.down.weight), /*transposed=*/true}},
       context_.shape.width);
   mlp_dropout_.forward(context_, saved.number, y, context_.optional_value(ids_.down.bias),
                        saved.middle, y);
@@ -156,7 +159,7 @@ Tensor Block::mlp_backward(Saved& saved, const Tensor& d) const {
   Memory& memory = context_.memory;
   const int64_t n = context_.tokens();
   const Tensor d_hidden = memory.take({n, saved.hidden.view().shape[1]});
-  const keel_tensor down = context_.store.value(ids_.down.weight);
+  const keel_tensor down = context_.store.product_value(ids_.down.weight);
   saved.d_down =
       context_.group.gather_products(mlp_dropout_.backward(context_, saved.number, d),
                                      {{down, std::nullopt, d_hidden, /*transposed=*/false}});
@@ -176,12 +179,13 @@ Tensor Block::mlp_backward(Saved& saved, const Tensor& d) const {
 
 Tensor Block::attention_backward(Saved& saved, const Tensor& d) const {
   Memory& memory = context_.memory;
-  const Store& store = context_.store;
+  Store& store = context_.store;
   const int64_t n = context_.tokens(), head = context_.shape.head_size();
   const Tensor d_attended = memory.take({n, heads_ * head});
-  saved.d_projection = context_.group.gather_products(
-      attention_dropout_.backward(context_, saved.number, d),
-      {{store.value(ids_.projection.weight), std::nullopt, d_attended, /*transposed=*/false}});
+  saved.d_projection =
+      context_.group.gather_products(attention_dropout_.backward(context_, saved.number, d),
+                                     {{store.product_value(ids_.projection.weight), std::nullopt,
+                                       d_attended, /*transposed=*/false}});
   saved.d_query = memory.take({n, heads_ * head});
   saved.d_key = memory.take({n, kv_heads_ * head});
   saved.d_value = memory.take({n, kv_heads_ * head});
@@ -204,9 +208,9 @@ Tensor Block::attention_backward(Saved& saved, const Tensor& d) const {
   rotate(saved.d_query, heads_, /*inverse=*/true);
   rotate(saved.d_key, kv_heads_, /*inverse=*/true);
   const Tensor branch = context_.group.products_reduce(
-      {{saved.d_query, store.value(ids_.query.weight), /*transposed=*/false},
-       {saved.d_key, store.value(ids_.key.weight), /*transposed=*/false},
-       {saved.d_value, store.value(ids_.value.weight), /*transposed=*/false}},
+      {{saved.d_query, store.product_value(ids_.query.weight), /*transposed=*/false},
+       {saved.d_key, store.product_value(ids_.key.weight), /*transposed=*/false},
+       {saved.d_value, store.product_value(ids_.value.weight), /*transposed=*/false}},
       context_.shape.width);
   attention_norm_.backward(context_, saved.input, saved.attention_statistics, branch);
   saved.input.reset();
@@ -214,7 +218,7 @@ Tensor Block::attention_backward(Saved& saved, const Tensor& d) const {
 }
 
 void Block::backward_weight(Saved& saved) const {
-  const Store& store = context_.store;
+  Store& store = context_.store;
   const auto add = [&](const LinearIds& ids, const keel_tensor& d, const keel_tensor& x) {
     add_weight_gradient(context_, store.gradient(ids.weight), d, x);
     add_bias_gradient(context_, ids.bias, d);

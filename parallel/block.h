@@ -43,7 +43,7 @@ class Block {
     Tensor input;         // [r, width]
     Norm::Statistics attention_statistics, mlp_statistics;
     Tensor attention_input;    // [n, width], normed
-    Tensor query, key, value;  // [n, width / tp], then twice [n, kv_width / tp]
+    Tensor query, key, value;  // [n, width / tp], then twice [n, kv_width / tp]; tp: or uneven
     Tensor logsumexp;          // [heads / tp, n]
     Tensor attended;           // [n, width / tp]
     Tensor middle;             // [r, width]
@@ -80,7 +80,7 @@ class Block {
   Recompute recompute_;
   Norm attention_norm_, mlp_norm_;
   Dropout attention_dropout_, mlp_dropout_;
-  int64_t heads_, kv_heads_;  // of this rank
+  int64_t kv_heads_, heads_;  // of this rank
 };
 
 }  // namespace keel::parallel

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "parallel/optimizer.h"
+#include "parallel/settings.h"
 #include "parallel/stage.h"
 
 namespace keel::parallel {
@@ -22,67 +23,6 @@ constexpr int32_t kAlone = KEEL_NO_COLOR;
 
 std::string text(int64_t value) {
   return std::to_string(value);
-}
-
-// Fills in what the settings leave open, and checks them against the mesh.
-Settings complete(Settings settings, const Mesh& mesh, int64_t chunks) {
-  const int64_t data = mesh.size_of("dp"), tensor = mesh.size_of("tp");
-  const int64_t stages = mesh.size_of("pp") * chunks;
-  for (const MeshShape::Axis& axis : mesh.shape().axes()) {
-    const bool is_known = axis.name == "dp" || axis.name == "tp" || axis.name == "pp";
-    if (!is_known && axis.size > 1)
-      refuse("mesh axis " + axis.name + ": no strategy has that name");
-  }
-  check(settings.model, tensor);
-  if (chunks > 1 && mesh.size_of("pp") == 1) refuse("several stages a rank need an axis pp");
-  if (settings.sharding < 0 || settings.sharding > 3) refuse("sharding is not 0 to 3");
-  if (settings.micro_batches < 1) refuse("micro_batches must be at least 1");
-  if (settings.shares.empty()) {
-    if (settings.batch % (data * settings.micro_batches) != 0) {
-      refuse("batch " + text(settings.batch) + " cannot be divided by " + text(data) +
-             " ranks of axis dp times " + text(settings.micro_batches) + " micro-batches");
-    }
-    settings.shares.assign(static_cast<size_t>(data),
-                           settings.batch / data / settings.micro_batches);
-  }
-  const std::vector<int64_t>& shares = settings.shares;
-  const int64_t sum = std::accumulate(shares.begin(), shares.end(), int64_t{0});
-  if (static_cast<int64_t>(shares.size()) != data ||
-      std::any_of(shares.begin(), shares.end(), [](int64_t share) { return share < 1; }) ||
-      sum * settings.micro_batches != settings.batch) {
-    refuse("shares must be " + text(data) + " numbers above 0 with the sum batch / micro_batches");
-  }
-  if (settings.sequence_parallel) {
-    for (const int64_t share : shares) {
-      if (share * settings.model.context % tensor != 0) {
-        refuse(text(share * settings.model.context) +
-               " tokens of a micro-batch cannot be divided by the " + text(tensor) +
-               " ranks of axis tp, as sequence_parallel needs");
-      }
-    }
-  }
-  if (settings.recompute.size() > 1 &&
-      static_cast<int64_t>(settings.recompute.size()) != settings.model.layers) {
-    refuse("recompute has " + text(static_cast<int64_t>(settings.recompute.size())) +
-           " entries for " + text(settings.model.layers) + " layers");
-  }
-  std::vector<int64_t>& layers = settings.stage_layers;
-  if (layers.empty()) {
-    if (settings.model.layers < stages) {
-      refuse(text(settings.model.layers) + " layers for " + text(stages) + " stages");
-    }
-    for (int64_t stage = 0; stage < stages; ++stage) {
-      layers.push_back(settings.model.layers * (stage + 1) / stages -
-                       settings.model.layers * stage / stages);
-    }
-  }
-  if (static_cast<int64_t>(layers.size()) != stages ||
-      std::any_of(layers.begin(), layers.end(), [](int64_t count) { return count < 0; }) ||
-      std::accumulate(layers.begin(), layers.end(), int64_t{0}) != settings.model.layers) {
-    refuse("stage_layers must be " + text(stages) + " numbers with the sum " +
-           text(settings.model.layers));
-  }
-  return settings;
 }
 
 }  // namespace
@@ -134,28 +74,52 @@ Engine::Engine(Mesh& mesh, const Settings& settings, std::shared_ptr<Schedule> s
   impl.first_share =
       std::accumulate(settings_.shares.begin(),
                       settings_.shares.begin() + static_cast<long>(data_rank), int64_t{0});
-  const StoreSettings store{settings_.sharding, settings_.bucket_bytes, settings_.check_gradients};
-  const StoreChannels channels{impl.data, impl.urgent, impl.tensor};
-  const int64_t stages = pipeline_ranks * schedule_->chunks();
-  for (int64_t chunk = 0; chunk < schedule_->chunks(); ++chunk) {
-    const int64_t number = chunk * pipeline_ranks + here;
-    StagePlace place;
-    place.first_layer = std::accumulate(settings_.stage_layers.begin(),
-                                        settings_.stage_layers.begin() + number, int64_t{0});
-    place.layers = settings_.stage_layers[static_cast<size_t>(number)];
-    place.first = number == 0;
-    place.last = number == stages - 1;
-    place.tensor_rank = mesh.coordinate("tp");
-    place.tensor_parts = mesh.size_of("tp");
-    place.sequence = settings_.sequence_parallel;
-    impl.stages.push_back(std::make_unique<TransformerStage>(settings_, place, impl.own_share,
-                                                             impl.memory, store, channels));
-    impl.optimizers.push_back(
-        std::make_unique<Optimizer>(impl.memory, impl.stages.back()->store()));
-  }
-  impl.figures = impl.memory.zeroes({4});
-  impl.found = impl.memory.take({1}, KEEL_INT32);
+  make_stages();
   set_values([&](const Parameter& parameter) { return initial_values(parameter, settings_.seed); });
+}
+
+void Engine::make_stages() {
+  Impl& impl = *impl_;
+  keel_status status = KEEL_OK;
+  std::string failure;
+  try {
+    for (int64_t chunk = 0; chunk < schedule_->chunks(); ++chunk) make_stage(chunk);
+    impl.figures = impl.memory.zeroes({4});
+    impl.found = impl.memory.take({1}, KEEL_INT32);
+    stream_.synchronize();
+  } catch (const Error& error) {
+    status = error.status();
+    failure = text_of(error);
+  }
+  // A rank whose device is full stops all ranks here, where none waits for a collective of it.
+  const std::vector<uint64_t> all = mesh_.gather(static_cast<uint64_t>(status));
+  if (status != KEEL_OK) throw Error(status, mesh_.rank_name(mesh_.rank()) + ": " + failure);
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] == KEEL_OK) continue;
+    throw Error(static_cast<keel_status>(all[rank]),
+                mesh_.rank_name(static_cast<int64_t>(rank)) + " could not allocate its stages");
+  }
+}
+
+void Engine::make_stage(int64_t chunk) {
+  Impl& impl = *impl_;
+  const StoreSettings store{settings_.sharding, settings_.bucket_bytes, settings_.check_gradients,
+                            settings_.precision == Precision::kBFloat16};
+  const StoreChannels channels{impl.data, impl.urgent, impl.tensor};
+  const int64_t ranks = mesh_.size_of("pp");
+  const int64_t number = chunk * ranks + mesh_.coordinate("pp");
+  StagePlace place;
+  place.first_layer = std::accumulate(settings_.stage_layers.begin(),
+                                      settings_.stage_layers.begin() + number, int64_t{0});
+  place.layers = settings_.stage_layers[static_cast<size_t>(number)];
+  place.first = number == 0;
+  place.last = number == ranks * schedule_->chunks() - 1;
+  place.tensor_rank = mesh_.coordinate("tp");
+  place.tensor_parts = mesh_.size_of("tp");
+  place.sequence = settings_.sequence_parallel;
+  impl.stages.push_back(std::make_unique<TransformerStage>(settings_, place, impl.own_share,
+                                                           impl.memory, store, channels));
+  impl.optimizers.push_back(std::make_unique<Optimizer>(impl.memory, impl.stages.back()->store()));
 }
 
 Engine::~Engine() {
@@ -174,32 +138,72 @@ std::vector<Stage*> Engine::stages() {
 
 // ---- a step
 
-double Engine::token_scale(std::span<const int32_t> labels) const {
-  const auto counted = std::count_if(labels.begin(), labels.end(), [&](int32_t label) {
+int64_t Engine::counted(std::span<const int32_t> labels) const {
+  return std::count_if(labels.begin(), labels.end(), [&](int32_t label) {
     return label >= 0 && label < settings_.model.vocabulary;
   });
-  return counted == 0 ? 0 : 1.0 / static_cast<double>(counted);
 }
 
-Schedule::Run Engine::make_run(std::span<const int32_t> tokens, std::span<const int32_t> labels) {
-  const auto expected = static_cast<size_t>(settings_.batch * settings_.model.context);
-  if (tokens.size() != expected || labels.size() != expected) {
-    refuse("a batch has " + text(static_cast<int64_t>(tokens.size())) + " tokens and " +
-           text(static_cast<int64_t>(labels.size())) + " labels instead of " +
-           text(static_cast<int64_t>(expected)));
+Engine::Share Engine::share() const {
+  return {impl_->first_share * settings_.micro_batches, impl_->own_share * settings_.micro_batches};
+}
+
+namespace {
+
+void check_batch(std::span<const int32_t> tokens, std::span<const int32_t> labels,
+                 int64_t expected) {
+  if (static_cast<int64_t>(tokens.size()) == expected &&
+      static_cast<int64_t>(labels.size()) == expected) {
+    return;
   }
-  Schedule::Run run{mesh_, stages(), settings_.micro_batches, token_scale(labels),
-                    {},    {},       impl_->pipeline};
+  refuse("a batch has " + text(static_cast<int64_t>(tokens.size())) + " tokens and " +
+         text(static_cast<int64_t>(labels.size())) + " labels instead of " + text(expected));
+}
+
+double inverse(int64_t count) {
+  return count == 0 ? 0 : 1.0 / static_cast<double>(count);
+}
+
+}  // namespace
+
+Schedule::Run Engine::make_run(std::span<const int32_t> tokens, std::span<const int32_t> labels) {
+  check_batch(tokens, labels, settings_.batch * settings_.model.context);
   // Micro-batch m of all ranks of axis dp together is sequences [m * s, (m + 1) * s) of the batch,
   // s = batch / micro_batches; this rank's are own_share of them.
-  run.load = [this, tokens, labels](Stage& stage, size_t slot, int64_t micro_batch) {
-    const int64_t sequence =
-        micro_batch * (settings_.batch / settings_.micro_batches) + impl_->first_share;
+  const auto place_of = [this](int64_t micro_batch) {
+    return micro_batch * (settings_.batch / settings_.micro_batches) + impl_->first_share;
+  };
+  return passes_of(tokens, labels, inverse(counted(labels)), place_of, step_ * settings_.batch);
+}
+
+Schedule::Run Engine::make_share_run(std::span<const int32_t> tokens,
+                                     std::span<const int32_t> labels) {
+  check_batch(tokens, labels, share().count * settings_.model.context);
+  const std::vector<uint64_t> counts = mesh_.gather(static_cast<uint64_t>(counted(labels)));
+  int64_t all = 0;  // ranks of one coordinate of axis dp have read the same
+  for (int64_t rank = 0; rank < mesh_.size(); ++rank) {
+    if (mesh_.shape().coordinate(rank, "tp") == 0 && mesh_.shape().coordinate(rank, "pp") == 0) {
+      all += static_cast<int64_t>(counts[static_cast<size_t>(rank)]);
+    }
+  }
+  const auto place_of = [this](int64_t micro_batch) { return micro_batch * impl_->own_share; };
+  return passes_of(tokens, labels, inverse(all), place_of, step_ * settings_.batch + share().first);
+}
+
+// |place_of|: the first of this rank's sequences of a micro-batch, in |tokens|, whose first
+// sequence is |first_number| of the training.
+Schedule::Run Engine::passes_of(std::span<const int32_t> tokens, std::span<const int32_t> labels,
+                                double scale, const std::function<int64_t(int64_t)>& place_of,
+                                int64_t first_number) {
+  Schedule::Run run{mesh_, stages(), settings_.micro_batches, scale, {}, {}, impl_->pipeline};
+  run.load = [this, tokens, labels, place_of, first_number](Stage& stage, size_t slot,
+                                                            int64_t micro_batch) {
+    const int64_t sequence = place_of(micro_batch);
     const auto context = static_cast<size_t>(settings_.model.context);
     const size_t first = static_cast<size_t>(sequence) * context;
     const size_t count = static_cast<size_t>(impl_->own_share) * context;
     stage.set_batch(slot, tokens.subspan(first, count), labels.subspan(first, count),
-                    static_cast<uint64_t>(step_ * settings_.batch + sequence));
+                    static_cast<uint64_t>(first_number + sequence));
   };
   run.count_loss = [this](Stage& stage, size_t slot) {
     // Every rank of axis tp has the loss; the first counts it.
@@ -216,6 +220,16 @@ Schedule::Run Engine::make_run(std::span<const int32_t> tokens, std::span<const 
 StepResult Engine::step(std::span<const int32_t> tokens, std::span<const int32_t> labels,
                         double rate) {
   Schedule::Run run = make_run(tokens, labels);
+  return run_step(run, rate);
+}
+
+StepResult Engine::step_share(std::span<const int32_t> tokens, std::span<const int32_t> labels,
+                              double rate) {
+  Schedule::Run run = make_share_run(tokens, labels);
+  return run_step(run, rate);
+}
+
+StepResult Engine::run_step(Schedule::Run& run, double rate) {
   clear(stream_, impl_->figures);
   for (const auto& stage : impl_->stages) stage->store().begin_step(settings_.micro_batches);
   schedule_->run(run);
@@ -237,6 +251,15 @@ StepResult Engine::step(std::span<const int32_t> tokens, std::span<const int32_t
 
 double Engine::evaluate(std::span<const int32_t> tokens, std::span<const int32_t> labels) {
   Schedule::Run run = make_run(tokens, labels);
+  return run_evaluation(run);
+}
+
+double Engine::evaluate_share(std::span<const int32_t> tokens, std::span<const int32_t> labels) {
+  Schedule::Run run = make_share_run(tokens, labels);
+  return run_evaluation(run);
+}
+
+double Engine::run_evaluation(Schedule::Run& run) {
   clear(stream_, impl_->figures);
   // Forward alone needs no schedule: a stage sends what it has computed, in the order of stages.
   const int64_t ranks = impl_->pipeline.ranks(), here = impl_->pipeline.rank();

@@ -58,7 +58,7 @@ void Head::forward(Saved& saved, Tensor input, const Labels& labels) const {
   const Stream& stream = context_.stream();
   const int64_t n = context_.tokens();
   saved.input = std::move(input);
-  const keel_tensor weight = context_.store.value(weight_);
+  const keel_tensor weight = context_.store.product_value(weight_);
   saved.logits = memory.take({n, weight.shape[0]});
   saved.losses = memory.take({n});
   saved.logsumexp = memory.take({n});
@@ -107,7 +107,8 @@ Tensor Head::backward_data(Saved& saved, const Labels& labels, double scale) con
                                                .first = first_});
   }
   Tensor d = context_.group.products_reduce(
-      {{saved.logits, context_.store.value(weight_), /*transposed=*/false}}, context_.shape.width);
+      {{saved.logits, context_.store.product_value(weight_), /*transposed=*/false}},
+      context_.shape.width);
   norm_.backward(context_, saved.input, saved.statistics, d);
   saved.input.reset();
   return d;

@@ -59,7 +59,17 @@ void Norm::backward(const LayerContext& context, const keel_tensor& x, const Sta
 
 void add_weight_gradient(const LayerContext& context, const keel_tensor& gradient,
                          const keel_tensor& d, const keel_tensor& x) {
-  ops::matmul(context.stream(), {.a = d, .b = x, .c = gradient, .trans_a = true, .beta = 1});
+  if (!context.rounded) {
+    ops::matmul(context.stream(), {.a = d, .b = x, .c = gradient, .trans_a = true, .beta = 1});
+    return;
+  }
+  const auto rounded = [&](const keel_tensor& tensor) {
+    Tensor copy = context.memory.take({tensor.shape[0], tensor.shape[1]}, KEEL_BFLOAT16);
+    ops::cast(context.stream(), {.x = tensor, .y = copy});
+    return copy;
+  };
+  ops::matmul(context.stream(),
+              {.a = rounded(d), .b = rounded(x), .c = gradient, .trans_a = true, .beta = 1});
 }
 
 void add_bias_gradient(const LayerContext& context, size_t bias, const keel_tensor& d) {

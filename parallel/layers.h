@@ -22,6 +22,7 @@ struct LayerContext {
   TensorGroup& group;
   uint64_t seed = 0;
   int64_t sequences = 1;
+  bool rounded = false;  // products read bfloat16
 
   Stream& stream() const { return memory.stream(); }
   int64_t tokens() const { return sequences * shape.context; }
@@ -31,6 +32,11 @@ struct LayerContext {
   std::optional<keel_tensor> optional_value(size_t id) const {
     if (id == kNone) return std::nullopt;
     return store.value(id);
+  }
+  // A bias as products read it.
+  std::optional<keel_tensor> optional_product_value(size_t id) const {
+    if (id == kNone) return std::nullopt;
+    return store.product_value(id);
   }
 };
 

@@ -59,10 +59,12 @@ Layout::Layout(const ModelShape& shape, const StagePlace& place) : shape_(shape)
     BlockIds ids;
     ids.unit = units.size() - 1;
     ids.attention_norm = add_norm(layer + "attention_norm");
-    ids.query = add_linear(layer + "query", width, width, 0, kDeviation);
-    ids.key = add_linear(layer + "key", shape.kv_width(), width, 0, kDeviation);
-    ids.value = add_linear(layer + "value", shape.kv_width(), width, 0, kDeviation);
-    ids.projection = add_linear(layer + "projection", width, width, 1, residual);
+    // A key/value head stays with the query heads that read it.
+    const int64_t head = shape.head_size(), group = shape.heads / shape.kv_heads * head;
+    ids.query = add_linear(layer + "query", width, width, 0, kDeviation, group);
+    ids.key = add_linear(layer + "key", shape.kv_width(), width, 0, kDeviation, head);
+    ids.value = add_linear(layer + "value", shape.kv_width(), width, 0, kDeviation, head);
+    ids.projection = add_linear(layer + "projection", width, width, 1, residual, group);
     ids.mlp_norm = add_norm(layer + "mlp_norm");
     if (!gpt2) ids.gate = add_linear(layer + "gate", shape.mlp_width, width, 0, kDeviation);
     ids.up = add_linear(layer + "up", shape.mlp_width, width, 0, kDeviation);
@@ -84,15 +86,16 @@ Layout::Layout(const ModelShape& shape, const StagePlace& place) : shape_(shape)
 }
 
 size_t Layout::add(const std::string& name, std::vector<int64_t> shape, int axis, float deviation,
-                   float mean) {
+                   float mean, int64_t grain) {
   Parameter parameter;
   parameter.name = name;
   parameter.decays = shape.size() > 1;
   if (axis >= 0 && place_.tensor_parts > 1) {
-    const int64_t size = shape[static_cast<size_t>(axis)];
+    const PartOf part =
+        part_of(shape[static_cast<size_t>(axis)] / grain, place_.tensor_rank, place_.tensor_parts);
     parameter.shard_axis = axis;
-    parameter.shard_begin = size * place_.tensor_rank / place_.tensor_parts;
-    parameter.shard_end = size * (place_.tensor_rank + 1) / place_.tensor_parts;
+    parameter.shard_begin = part.begin * grain;
+    parameter.shard_end = part.end * grain;
   }
   parameter.shape = std::move(shape);
   parameter.unit = units.size() - 1;
@@ -104,11 +107,12 @@ size_t Layout::add(const std::string& name, std::vector<int64_t> shape, int axis
 }
 
 LinearIds Layout::add_linear(const std::string& name, int64_t outputs, int64_t inputs, int axis,
-                             float deviation) {
+                             float deviation, int64_t grain) {
   LinearIds ids;
-  ids.weight = add(name + ".weight", {outputs, inputs}, axis, deviation);
+  ids.weight = add(name + ".weight", {outputs, inputs}, axis, deviation, 0, grain);
   // The bias of a matrix divided by columns is added once, behind the sum over the ranks.
-  if (!shape_.is_llama()) ids.bias = add(name + ".bias", {outputs}, axis == 0 ? 0 : -1, 0);
+  if (!shape_.is_llama())
+    ids.bias = add(name + ".bias", {outputs}, axis == 0 ? 0 : -1, 0, 0, grain);
   return ids;
 }
 

@@ -38,6 +38,16 @@ struct StagePlace {
   bool sequence = false;  // sequence parallelism
 };
 
+// Interval of |size| equal things that rank |rank| of |parts| holds; intervals differ by one thing
+// at most.
+struct PartOf {
+  int64_t begin, end;
+  int64_t count() const { return end - begin; }
+};
+constexpr PartOf part_of(int64_t size, int64_t rank, int64_t parts) {
+  return {size * rank / parts, size * (rank + 1) / parts};
+}
+
 struct Layout {
   Layout(const ModelShape& shape, const StagePlace& place);
 
@@ -50,10 +60,11 @@ struct Layout {
   size_t head = kNone;  // == tokens in GPT-2
 
  private:
+  // |grain|: indexes of |axis| that no boundary between ranks divides, such as those of a head.
   size_t add(const std::string& name, std::vector<int64_t> shape, int axis, float deviation,
-             float mean = 0);
+             float mean = 0, int64_t grain = 1);
   LinearIds add_linear(const std::string& name, int64_t outputs, int64_t inputs, int axis,
-                       float deviation);
+                       float deviation, int64_t grain = 1);
   NormIds add_norm(const std::string& name);
   void begin_unit(const std::string& name) { units.emplace_back().name = name; }
   // Gives the last unit's parameters their offsets: partial ones, other vectors, then matrices.

@@ -54,17 +54,17 @@ void check(const ModelShape& shape, int64_t tensor_parts) {
   // Philox counts four elements.
   require(shape.dropout == 0 || shape.width % 4 == 0,
           "width " + text(shape.width) + " is not a multiple of 4, as dropout needs");
+  // Shards need not be equal: they differ by a head, a column or a row. Query heads go with the
+  // key/value head that they read.
   const auto divides = [&](const char* name, int64_t size) {
-    require(size % tensor_parts == 0, std::string(name) + " " + text(size) +
-                                          " cannot be divided by the " + text(tensor_parts) +
-                                          " ranks of axis tp");
+    require(size >= tensor_parts, std::string(name) + " " + text(size) +
+                                      " cannot be divided by the " + text(tensor_parts) +
+                                      " ranks of axis tp");
   };
   divides("heads", shape.heads);
   divides("kv_heads", shape.kv_heads);
   divides("mlp_width", shape.mlp_width);
-  // Vocabularies are rarely a round number: their shards differ by one row.
-  require(shape.vocabulary >= tensor_parts,
-          "vocabulary " + text(shape.vocabulary) + " has fewer rows than axis tp has ranks");
+  divides("vocabulary", shape.vocabulary);
 }
 
 double training_flops_per_token(const ModelShape& shape) {

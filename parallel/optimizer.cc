@@ -8,7 +8,8 @@ namespace keel::parallel {
 Optimizer::Optimizer(Memory& memory, Store& store) : memory_(memory), store_(store) {
   for (size_t unit = 0; unit < store.layout().units.size(); ++unit) {
     const int64_t size = store.owned_size(unit);
-    moments_.push_back({memory.zeroes({size}), memory.zeroes({size})});
+    moments_.push_back(
+        {memory.zeroes({size}, Use::kMoments), memory.zeroes({size}, Use::kMoments)});
   }
 }
 

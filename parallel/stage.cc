@@ -27,7 +27,7 @@ TransformerStage::TransformerStage(const Settings& settings, const StagePlace& p
       memory_(memory),
       store_(memory, layout_, store, channels),
       group_(memory, channels.tensor, place.sequence, settings.chunks),
-      context_{shape_, memory, store_, group_, settings.seed, sequences} {
+      context_{shape_, memory, store_, group_, settings.seed, sequences, store.rounded} {
   upload_positions(shape_);
   if (place.first) embedding_.emplace(context_, layout_, positions_);
   for (size_t i = 0; i < layout_.blocks.size(); ++i) {

@@ -30,12 +30,14 @@ Store::Store(Memory& memory, const Layout& layout, const StoreSettings& settings
     starts_.push_back(total);
     total += padded(unit);
   }
-  if (level() < 3) all_values_ = memory_.zeroes({total});
-  if (level() < 2) all_gradients_ = memory_.zeroes({total});
+  if (level() < 3) all_values_ = memory_.zeroes({total}, Use::kValues);
+  if (level() < 2) all_gradients_ = memory_.zeroes({total}, Use::kGradients);
   for (size_t unit = 0; unit < states_.size(); ++unit) {
-    if (level() >= 2) states_[unit].gradient_shard = memory_.zeroes({shard(unit)});
+    if (level() >= 2) {
+      states_[unit].gradient_shard = memory_.zeroes({shard(unit)}, Use::kGradients);
+    }
     if (level() < 3) continue;
-    states_[unit].value_shard = memory_.zeroes({shard(unit)});
+    states_[unit].value_shard = memory_.zeroes({shard(unit)}, Use::kValues);
     states_[unit].gathered.emplace();
   }
   const auto units = static_cast<int64_t>(states_.size());
@@ -94,7 +96,7 @@ void Store::end_step() {
 void Store::gather(size_t unit) {
   State& state = states_[unit];
   if (state.values) return;
-  state.values = memory_.take({padded(unit)});
+  state.values = memory_.take({padded(unit)}, KEEL_FLOAT32, Use::kValues);
   lane_waits();
   if (channels_.data.ranks() > 1) {
     channels_.data.all_gather(state.value_shard.view().data, state.values.view().data, shard(unit),
@@ -119,7 +121,9 @@ void Store::acquire_values(size_t unit, size_t next) {
 void Store::release_values(size_t unit) {
   if (level() < 3) return;
   State& state = states_[unit];
-  if (--state.uses == 0) state.values.reset();
+  if (--state.uses > 0) return;
+  state.values.reset();
+  state.rounded.reset();
 }
 
 // ---- gradients
@@ -127,7 +131,7 @@ void Store::release_values(size_t unit) {
 void Store::acquire_gradients(size_t unit) {
   if (level() < 2 || states_[unit].gradients) return;
   drain(kDrains);
-  states_[unit].gradients = memory_.zeroes({padded(unit)});
+  states_[unit].gradients = memory_.zeroes({padded(unit)}, Use::kGradients);
 }
 
 void Store::release_gradients(size_t unit) {
@@ -222,15 +226,34 @@ void Store::drain(size_t keep) {
 
 keel_tensor Store::view(const keel_tensor& flat, size_t id) const {
   const Parameter& parameter = layout_.parameters[id];
-  return make_tensor(elements_of(flat, parameter.offset, parameter.size()).data, KEEL_FLOAT32,
-                     parameter.shard_shape());
+  return make_tensor(elements_of(flat, parameter.offset, parameter.size()).data,
+                     static_cast<keel_dtype>(flat.dtype), parameter.shard_shape());
+}
+
+keel_tensor Store::whole_values(size_t unit) const {
+  return level() < 3 ? elements_of(all_values_, starts_[unit], padded(unit))
+                     : states_[unit].values.view();
 }
 
 keel_tensor Store::value(size_t id) const {
+  return view(whole_values(layout_.parameters[id].unit), id);
+}
+
+keel_tensor Store::product_value(size_t id) {
+  if (!settings_.rounded) return value(id);
   const size_t unit = layout_.parameters[id].unit;
-  return view(level() < 3 ? elements_of(all_values_, starts_[unit], padded(unit))
-                          : states_[unit].values.view(),
-              id);
+  State& state = states_[unit];
+  if (!state.rounded) {
+    state.rounded = memory_.take({padded(unit)}, KEEL_BFLOAT16, Use::kValues);
+    ops::cast(stream_, {.x = whole_values(unit), .y = state.rounded});
+  }
+  return view(state.rounded, id);
+}
+
+keel_tensor Store::product_value_pair(size_t first, size_t second) {
+  keel_tensor both = product_value(first);
+  both.shape[0] += layout_.parameters[second].shard_shape()[0];
+  return both;
 }
 
 keel_tensor Store::gradient(size_t id) const {
@@ -272,6 +295,7 @@ Store::Owned Store::owned(size_t unit) const {
 }
 
 void Store::publish_values() {
+  for (State& state : states_) state.rounded.reset();
   if (level() == 0 || level() == 3 || channels_.data.ranks() == 1) return;
   lane_waits();
   for (size_t unit = 0; unit < states_.size(); ++unit) {
@@ -285,6 +309,7 @@ void Store::publish_values() {
 // ---- the host's copies
 
 void Store::upload(size_t unit, const std::vector<float>& values) {
+  states_[unit].rounded.reset();
   std::vector<float> whole = values;
   whole.resize(static_cast<size_t>(padded(unit)), 0.0F);
   const int64_t own = owned_size(unit);

@@ -40,6 +40,7 @@ struct StoreSettings {
   int64_t level = 0;  // of ZeRO
   int64_t bucket_bytes = 25 << 20;
   bool check_gradients = true;  // remember which units got a gradient that is not finite
+  bool rounded = false;         // products read bfloat16 copies
 };
 
 // The channels of a stage's parameters; of one rank where an axis has one.
@@ -78,6 +79,10 @@ class Store {
   keel_tensor gradient(size_t parameter) const;
   // [rows of first + rows of second, columns], of two parameters that adjoin.
   keel_tensor value_pair(size_t first, size_t second) const;
+  // The same as products read them: with StoreSettings::rounded in bfloat16, from a copy of the
+  // unit that the first use in a step makes.
+  keel_tensor product_value(size_t parameter);
+  keel_tensor product_value_pair(size_t first, size_t second);
   keel_tensor gradient_pair(size_t first, size_t second) const;
 
   // The part that this rank's optimizer updates: elements [begin, end) of the unit, and after
@@ -108,6 +113,7 @@ class Store {
  private:
   struct State {
     Tensor values, gradients;            // whole; empty while not held
+    Tensor rounded;                      // bfloat16 copy of |values|; empty while out of date
     Tensor value_shard, gradient_shard;  // levels 3 and 2
     int uses = 0;                        // of the values
     int64_t releases = 0;                // of the gradients, this step
@@ -123,6 +129,7 @@ class Store {
   int64_t padded(size_t unit) const;
   int64_t shard(size_t unit) const { return padded(unit) / channels_.data.ranks(); }
   keel_tensor view(const keel_tensor& flat, size_t parameter) const;
+  keel_tensor whole_values(size_t unit) const;
   void gather(size_t unit);
   void lane_waits();
   void complete(size_t unit);       // the last micro-batch's release

@@ -37,18 +37,31 @@ void TensorGroup::lane_done(size_t chunk) {
   done_[chunk].record(*lane_);
 }
 
-void TensorGroup::multiply(const Product& product, const keel_tensor& x, int64_t first,
-                           int64_t count) {
-  ops::matmul(stream_, {.a = rows_of(x, first, count),
-                        .b = product.weight,
-                        .bias = product.bias ? Operand(*product.bias) : nullptr,
-                        .c = rows_of(product.y, first, count),
-                        .trans_b = product.transposed});
+Tensor TensorGroup::rounded_rows(const keel_tensor& x, const keel_tensor& weight, int64_t first,
+                                 int64_t count) {
+  if (weight.dtype == x.dtype) return {};
+  Tensor rows = memory_.take({count, x.shape[1]}, static_cast<keel_dtype>(weight.dtype));
+  ops::cast(stream_, {.x = rows_of(x, first, count), .y = rows});
+  return rows;
+}
+
+void TensorGroup::multiply(std::initializer_list<Product> products, const keel_tensor& x,
+                           int64_t first, int64_t count) {
+  if (products.size() == 0) return;  // a caller that wants all rows alone
+  const Tensor rounded = rounded_rows(x, products.begin()->weight, first, count);
+  for (const Product& product : products) {
+    ops::matmul(stream_, {.a = rounded ? rounded.view() : rows_of(x, first, count),
+                          .b = product.weight,
+                          .bias = product.bias ? Operand(*product.bias) : nullptr,
+                          .c = rows_of(product.y, first, count),
+                          .trans_b = product.transposed});
+  }
 }
 
 void TensorGroup::multiply(const Summand& summand, const keel_tensor& y, int64_t first,
                            int64_t count, bool add) {
-  ops::matmul(stream_, {.a = rows_of(summand.x, first, count),
+  const Tensor rounded = rounded_rows(summand.x, summand.weight, first, count);
+  ops::matmul(stream_, {.a = rounded ? rounded.view() : rows_of(summand.x, first, count),
                         .b = summand.weight,
                         .c = rows_of(y, first, count),
                         .trans_b = summand.transposed,
@@ -58,13 +71,13 @@ void TensorGroup::multiply(const Summand& summand, const keel_tensor& y, int64_t
 Tensor TensorGroup::gather_products(Tensor x, std::initializer_list<Product> products) {
   const int64_t rows = x.view().shape[0], columns = x.view().shape[1];
   if (!divides_rows()) {
-    for (const Product& product : products) multiply(product, x, 0, rows);
+    multiply(products, x, 0, rows);
     return x;
   }
   Tensor all = memory_.take({rows * size(), columns});
   if (chunks_ == 1) {
     channel_.all_gather(x.view().data, all.view().data, rows * columns, stream_);
-    for (const Product& product : products) multiply(product, all, 0, rows * size());
+    multiply(products, all, 0, rows * size());
     return all;
   }
   lane_waits();
@@ -81,9 +94,7 @@ Tensor TensorGroup::gather_products(Tensor x, std::initializer_list<Product> pro
     if (cut.begin == cut.end) continue;
     stream_.wait(done_[static_cast<size_t>(chunk)]);
     for (int64_t rank = 0; rank < size(); ++rank) {
-      for (const Product& product : products) {
-        multiply(product, all, rank * rows + cut.begin, cut.end - cut.begin);
-      }
+      multiply(products, all, rank * rows + cut.begin, cut.end - cut.begin);
     }
   }
   return all;

@@ -36,7 +36,8 @@
 
 namespace keel::parallel {
 
-// y = x W' + bias, or x W for the gradient of x.
+// y = x W' + bias, or x W for the gradient of x. Weights and biases are float32 or bfloat16, for
+// which products round x likewise; sums are float32.
 struct Product {
   keel_tensor weight;  // [outputs, inputs]
   std::optional<keel_tensor> bias;
@@ -72,7 +73,11 @@ class TensorGroup {
   Tensor reduce(Tensor partial);
 
  private:
-  void multiply(const Product& product, const keel_tensor& x, int64_t first, int64_t count);
+  // Rows of |x| in the dtype of |weight|.
+  Tensor rounded_rows(const keel_tensor& x, const keel_tensor& weight, int64_t first,
+                      int64_t count);
+  void multiply(std::initializer_list<Product> products, const keel_tensor& x, int64_t first,
+                int64_t count);
   void multiply(const Summand& summand, const keel_tensor& y, int64_t first, int64_t count,
                 bool add);
   struct Piece {

@@ -4,14 +4,21 @@
 #ifndef KEEL_PARALLEL_TENSORS_H_
 #define KEEL_PARALLEL_TENSORS_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <keel/keel.hpp>
 #include <memory>
+#include <string>
 
 namespace keel::parallel {
 
 class Memory;
+
+// Tensors of a rank by purpose, as an error of a full device lists them.
+enum class Use : uint8_t { kValues, kGradients, kMoments, kActivations };
+inline constexpr size_t kUses = 4;
 
 // A tensor that owns its memory together with its copies; the last copy frees. Empty if
 // default-constructed. Not thread-safe.
@@ -28,12 +35,13 @@ class Tensor {
  private:
   friend class Memory;
   struct Block {
-    Block(const Stream& stream, uint64_t size, Memory& memory);
+    Block(const Stream& stream, uint64_t size, Memory& memory, Use use);
     Block(const Block&) = delete;
     Block& operator=(const Block&) = delete;
     ~Block();
     Memory& memory;
     Buffer buffer;
+    Use use;
   };
   keel_tensor view_{};
   std::shared_ptr<Block> block_;
@@ -45,9 +53,11 @@ class Memory {
  public:
   explicit Memory(Stream& stream) : stream_(stream) {}
 
-  // 4-byte elements: float32 or int32.
-  Tensor take(std::initializer_list<int64_t> shape, keel_dtype dtype = KEEL_FLOAT32);
-  Tensor zeroes(std::initializer_list<int64_t> shape);
+  // float32, int32 or bfloat16. Throws Error(KEEL_OUT_OF_MEMORY), which names the tensor's shape
+  // and purpose, and the bytes that each purpose holds.
+  Tensor take(std::initializer_list<int64_t> shape, keel_dtype dtype = KEEL_FLOAT32,
+              Use use = Use::kActivations);
+  Tensor zeroes(std::initializer_list<int64_t> shape, Use use = Use::kActivations);
 
   Stream& stream() { return stream_; }
   uint64_t bytes() const { return bytes_; }
@@ -58,9 +68,14 @@ class Memory {
   friend struct Tensor::Block;
   Stream& stream_;
   uint64_t bytes_ = 0, peak_ = 0;
+  std::array<uint64_t, kUses> bytes_of_{};
 };
 
-// Views of dense tensors of 4-byte elements.
+// The text of an error without the name of its status, which a new error of that status begins
+// with.
+std::string text_of(const Error& error);
+
+// Views of dense tensors.
 keel_tensor reshaped(const keel_tensor& tensor, std::initializer_list<int64_t> shape);
 keel_tensor rows_of(const keel_tensor& matrix, int64_t first, int64_t count);
 keel_tensor elements_of(const keel_tensor& tensor, int64_t first, int64_t count);

@@ -69,6 +69,7 @@ TEST_F(ResumeTest, OnAnyOtherMesh) {
       {"pp=2,tp=2"},
       {"dp=2", [](Settings& s) { s.sharding = 1; }},
       {"dp=2,tp=2", [](Settings& s) { s.sharding = 3; }},
+      {"tp=3"},
       {"dp=1"},
   };
   // Each mesh saves, and the next goes on.

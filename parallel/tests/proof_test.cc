@@ -13,6 +13,8 @@ namespace keel::parallel::testing {
 namespace {
 
 constexpr int64_t kSteps = kSanitized ? 3 : 20;
+// Of the CUDA backend's own kernels, which the host runs thread by thread: a second a step.
+constexpr int64_t kKernelSteps = 3;
 constexpr double kLossTolerance = 1e-4;
 constexpr double kGradientTolerance = 1e-3;
 
@@ -68,7 +70,13 @@ const Case kCases[] = {
        s.stage_layers = {3, 1};
      },
      "cpu+sim", true},
+    {"Tp3UnevenHeads", kLlama, "tp=3", [](Settings& s) { s.chunks = 2; }, "cpu", true},
+    {"CudaTp2", kLlama, "tp=2", [](Settings& s) { s.sequence_parallel = true; }, "cuda", true},
+    {"MixedCudaDp2", kGpt2, "dp=2", [](Settings& s) { s.sharding = 1; }, "cpu+cuda", true},
     // All others.
+    {"Dp2Tp3UnevenHeads", kGpt2, "dp=2,tp=3", [](Settings& s) { s.sharding = 3; }},
+    {"Tp5UnevenMlp", kGpt2, "tp=5", kPlain},
+    {"MixedCudaPp2Tp2", kLlama, "pp=2,tp=2", [](Settings& s) { s.micro_batches = 2; }, "cuda+cpu"},
     {"Dp2", kLlama, "dp=2", kPlain},
     {"Dp4Micro2", kGpt2, "dp=4", [](Settings& s) { s.micro_batches = 2; }},
     {"Dp8", kLlama, "dp=8", kPlain},
@@ -173,7 +181,8 @@ class ProofTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(ProofTest, EqualsOneDevice) {
   const Case& mesh = GetParam();
-  if (!mesh.usual && std::getenv("KEEL_PARALLEL_ALL") == nullptr) {
+  const bool is_all = std::getenv("KEEL_PARALLEL_ALL") != nullptr;
+  if (!mesh.usual && !is_all) {
     GTEST_SKIP() << "KEEL_PARALLEL_ALL is not set";
   }
   start_keel();
@@ -181,11 +190,12 @@ TEST_P(ProofTest, EqualsOneDevice) {
   mesh.adjust(settings);
   Options options;
   options.mesh = mesh.mesh;
-  options.steps = kSteps;
   options.backends = mesh.backends;
-  if (options.backends == "cpu+vulkan") {
+  const bool has_cuda = options.backends.find("cuda") != std::string::npos;
+  options.steps = has_cuda && !is_all ? kKernelSteps : kSteps;
+  if (options.backends.find("vulkan") != std::string::npos || has_cuda) {
     try {
-      (void)devices_of(options.backends, 2);
+      (void)devices_of(options.backends, MeshShape::parse(mesh.mesh).size());
     } catch (const Error& error) {
       GTEST_SKIP() << error.what();
     }
@@ -197,8 +207,8 @@ TEST_P(ProofTest, EqualsOneDevice) {
   }
   const Training training = train(settings, options);
   for (const std::string& failure : training.failures) ASSERT_EQ(failure, "");
-  ASSERT_EQ(training.losses.size(), expected.losses.size());
-  for (size_t step = 0; step < expected.losses.size(); ++step) {
+  ASSERT_EQ(training.losses.size(), static_cast<size_t>(options.steps));
+  for (size_t step = 0; step < training.losses.size(); ++step) {
     EXPECT_NEAR(training.losses[step], expected.losses[step], kLossTolerance) << "step " << step;
   }
   EXPECT_NEAR(training.norms[0], expected.norms[0], kGradientTolerance * expected.norms[0]);

@@ -7,7 +7,9 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -28,6 +30,27 @@ class WatchedSchedule : public FillDrainSchedule {
   std::function<void(Engine&, Run&)> before;
 };
 
+// One step, on the whole batch or on this rank's share alone.
+StepResult run_step(Engine& engine, const Batch& batch, bool by_share) {
+  constexpr double kRate = 3e-3;
+  if (!by_share) return engine.step(batch.tokens, batch.labels, kRate);
+  const Engine::Share share = engine.share();
+  const auto context = static_cast<size_t>(engine.settings().model.context);
+  const size_t first = static_cast<size_t>(share.first) * context;
+  const size_t count = static_cast<size_t>(share.count) * context;
+  return engine.step_share(std::span(batch.tokens).subspan(first, count),
+                           std::span(batch.labels).subspan(first, count), kRate);
+}
+
+void offer_emulated_cuda() {
+  const char* const programs = std::getenv("KEEL_TEST_BIN");
+  if (kSanitized || programs == nullptr) return;
+  const std::string folder = std::string(programs) + "/../lib/keel/emulated/cuda";
+  if (!std::filesystem::exists(folder)) return;
+  setenv("KEEL_CUDA_LIBRARY_FOLDER", folder.c_str(), /*overwrite=*/0);
+  setenv("KEEL_EMULATED_CUDA", "devices=4", 0);
+}
+
 }  // namespace
 
 void start_keel() {
@@ -35,6 +58,8 @@ void start_keel() {
     setenv("KEEL_CPU_DEVICES", "8", /*overwrite=*/0);
     setenv("KEEL_CPU_CORES", "1", 0);
     setenv("KEEL_SIM_DEVICES", "8", 0);
+    setenv("KEEL_SIM_SETTINGS", "memory_mib=96", 0);
+    offer_emulated_cuda();
     return new Runtime();  // lives until the process ends
   }();
   (void)runtime;
@@ -84,10 +109,7 @@ std::vector<std::string> run_ranks(const std::vector<Device>& devices, const std
         } catch (...) {
           // Failures of all ranks alike are each rank's own; another rank may wait for this one.
           if (finish(/*wait=*/true)) throw;
-          own.world().abort();
-          for (const MeshShape::Axis& axis : own.shape().axes()) {
-            if (axis.size > 1) own.axis(axis.name).abort();
-          }
+          own.abort();
           throw;
         }
       } catch (const std::exception& error) {
@@ -173,7 +195,7 @@ Training train(const Settings& settings, const Options& options) {
       for (const std::string& axis : axes) before[axis] = engine.traffic(axis);
       engine.reset_peak();
       training.in_use[rank] = engine.bytes_in_use();
-      const StepResult result = engine.step(batch.tokens, batch.labels, /*rate=*/3e-3);
+      const StepResult result = run_step(engine, batch, options.by_share);
       training.peak[rank] = engine.peak_bytes();
       for (const std::string& axis : axes) {
         Traffic& used = training.traffic[rank][axis];

@@ -20,7 +20,8 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// Loads the plugins once, with at least eight CPU devices and eight of the emulated chip.
+// Loads the plugins once, with at least eight CPU devices, eight of the emulated chip of 96 MiB
+// each, and where the build has the CUDA plugin and is not sanitized, four emulated CUDA devices.
 void start_keel();
 
 // |count| devices: of |backends| in turn, each rank another device: "cpu", "cpu+sim".
@@ -63,6 +64,7 @@ struct Options {
   std::function<void(Engine&)> prepare;                 // before the first step
   std::function<void(Engine&, int64_t step)> before_step;
   std::function<void(Settings&, int64_t rank)> adjust;  // of one rank's settings
+  bool by_share = false;                                // each rank passes its share of a batch
 };
 Training train(const Settings& settings, const Options& options);
 

@@ -65,6 +65,71 @@ TEST(PipelineTest, GivesTheBitsOfAccumulation) {
   expect_same_bits(train_on("pp=2", settings), train_on("dp=1", settings));
 }
 
+// ---- bfloat16
+
+Settings rounded_settings(Architecture architecture) {
+  Settings settings = tiny_settings(architecture);
+  settings.precision = Precision::kBFloat16;
+  return settings;
+}
+
+TEST(PrecisionTest, Bfloat16ProductsTrainAlikeAndAreNotFloat32) {
+  for (const Architecture architecture : {kGpt2, kLlama}) {
+    const Training exact = train_on("dp=1", tiny_settings(architecture), 6);
+    Settings settings = rounded_settings(architecture);
+    const Training alone = train_on("dp=1", settings, 6);
+    settings.sequence_parallel = true;
+    settings.chunks = 2;
+    settings.micro_batches = 2;
+    const Training mesh = train_on("pp=2,tp=2", settings, 6);
+    ASSERT_EQ(alone.losses.size(), exact.losses.size());
+    ASSERT_EQ(mesh.losses.size(), exact.losses.size());
+    for (size_t step = 0; step < exact.losses.size(); ++step) {
+      EXPECT_NEAR(alone.losses[step], exact.losses[step], 0.02) << step;
+      EXPECT_NEAR(mesh.losses[step], alone.losses[step], 0.01) << step;
+    }
+    EXPECT_FALSE(same_bits(alone.gradients, exact.gradients));
+    std::string name;
+    EXPECT_LE(deviation(alone.gradients, exact.gradients, &name), 0.2) << name;
+    EXPECT_GE(deviation(alone.gradients, exact.gradients, &name), 1e-4) << name;
+  }
+}
+
+TEST(PrecisionTest, ShardingAndRecomputationKeepTheBitsOfBfloat16) {
+  Settings settings = rounded_settings(kGpt2);
+  const Training plain = train_on("dp=2", settings);
+  for (settings.sharding = 1; settings.sharding <= 3; ++settings.sharding) {
+    SCOPED_TRACE(settings.sharding);
+    expect_same_bits(train_on("dp=2", settings), plain);
+  }
+  settings.sharding = 3;
+  settings.recompute = {Recompute::kFull};
+  expect_same_bits(train_on("dp=2", settings), plain);
+}
+
+// ---- shares of a batch
+
+TEST(ShareTest, RanksThatReadTheirSharesTrainAsWithTheWholeBatch) {
+  for (const int64_t micro_batches : {1, 2}) {
+    Settings settings = tiny_settings(kLlama);
+    settings.micro_batches = micro_batches;
+    settings.model.dropout = 0.2;
+    if (micro_batches == 2) settings.shares = {3, 1};
+    Options options;
+    options.mesh = "dp=2,tp=2";
+    options.steps = 3;
+    const Training whole = train(settings, options);
+    options.by_share = true;
+    const Training shares = train(settings, options);
+    EXPECT_EQ(shares.failures, std::vector<std::string>(4));
+    ASSERT_EQ(shares.losses.size(), whole.losses.size());
+    for (size_t step = 0; step < whole.losses.size(); ++step) {
+      EXPECT_NEAR(shares.losses[step], whole.losses[step], 1e-4) << step;
+    }
+    if (micro_batches == 1) expect_same_bits(shares, whole);
+  }
+}
+
 // ---- bytes and memory
 
 class FormulaTest : public ::testing::Test {
@@ -260,9 +325,11 @@ TEST(BadInputTest, WhatAxesCannotDivideIsNamed) {
   settings.model.kv_heads = 2;
   expect_refused("tp=4", settings, "kv_heads 2 cannot be divided by the 4 ranks of axis tp");
   settings = tiny_settings(kGpt2);
-  expect_refused("tp=3", settings, "heads 8 cannot be divided by the 3 ranks of axis tp");
-  settings.model.mlp_width = 49;
-  expect_refused("tp=2", settings, "mlp_width 49 cannot be divided");
+  settings.model.heads = settings.model.kv_heads = 2;
+  expect_refused("tp=3", settings, "heads 2 cannot be divided by the 3 ranks of axis tp");
+  settings = tiny_settings(kGpt2);
+  settings.model.mlp_width = 1;
+  expect_refused("tp=2", settings, "mlp_width 1 cannot be divided");
   settings = tiny_settings(kGpt2);
   settings.model.layers = 3;
   expect_refused("pp=4", settings, "3 layers for 4 stages");
@@ -315,6 +382,37 @@ TEST(BadInputTest, GradientThatIsNotFiniteNamesRankLayerAndStep) {
           << failure;
     }
   }
+}
+
+TEST(BadInputTest, StageOutOfMemoryNamesRankAndTensors) {
+  // 12 MiB of weights a layer, four times with gradients and moments; the chip has 96 MiB.
+  Settings settings = tiny_settings(kLlama);
+  settings.model.width = 512;
+  settings.model.mlp_width = 1344;
+  settings.stage_layers = {1, 3};
+  Options options;
+  options.mesh = "pp=2";
+  options.backends = "cpu+sim";
+  options.steps = 1;
+  const Training training = train(settings, options);
+  EXPECT_NE(training.failures[0].find("rank 1 (sim:0) could not allocate its stages"),
+            std::string::npos)
+      << training.failures[0];
+  for (const char* part :
+       {"rank 1 (sim:0): no memory for ", "; this rank holds values ", ", moments "}) {
+    EXPECT_NE(training.failures[1].find(part), std::string::npos) << training.failures[1];
+  }
+}
+
+TEST(BadInputTest, ActivationsOutOfMemoryAreNamed) {
+  Settings settings = tiny_settings(kGpt2);
+  settings.batch = 4096;  // 4 MiB for each [tokens, width]
+  Options options;
+  options.backends = "sim";
+  options.steps = 1;
+  const Training training = train(settings, options);
+  EXPECT_NE(training.failures[0].find("no memory for activations [32768, "), std::string::npos)
+      << training.failures[0];
 }
 
 TEST(MeshShapeTest, ReadsAndWritesText) {

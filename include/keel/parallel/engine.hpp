@@ -33,6 +33,10 @@ inline namespace v0 {
 // Activations that a layer drops after the forward pass, and the backward pass computes again.
 enum class Recompute { kNone, kSelective, kFull };  // nothing; attention; the whole layer
 
+// The dtype that matrix products read. All else is float32: other operators, weights, gradients,
+// moments, and what ranks send.
+enum class Precision { kFloat32, kBFloat16 };
+
 // AdamW (Loshchilov and Hutter, 2019).
 struct OptimizerSettings {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
@@ -48,8 +52,9 @@ struct Settings {
   // Sequences of one micro-batch for each coordinate of axis dp, for chips of different speed;
   // empty: equal. Each token has the same weight in the gradient, whatever the shares.
   std::vector<int64_t> shares;
-  int64_t sharding = 0;               // of axis dp: 0 none, 1 to 3 the levels of ZeRO
-  int64_t bucket_bytes = 25 << 20;    // of gradients that one all_reduce sums, without sharding
+  int64_t sharding = 0;             // of axis dp: 0 none, 1 to 3 the levels of ZeRO
+  int64_t bucket_bytes = 25 << 20;  // of gradients that one all_reduce sums, without sharding
+  Precision precision = Precision::kFloat32;
   bool sequence_parallel = false;     // divides rows over axis tp between the products
   int64_t chunks = 1;                 // of products beside communication, on axis tp
   std::vector<Recompute> recompute;   // of each layer; empty: none; one: of all layers
@@ -124,6 +129,19 @@ class Engine {
   // The mean loss on a batch, without any change.
   double evaluate(std::span<const int32_t> tokens, std::span<const int32_t> labels);
 
+  // The sequences that this rank reads of a step's |batch|: all ranks of one coordinate of axis dp
+  // have the same.
+  struct Share {
+    int64_t first = 0, count = 0;  // in sequences; LoaderOptions::first and ::count
+  };
+  Share share() const;
+  // As step() and evaluate(), for a caller that has read share() alone; the ranks add up how many
+  // labels count. With several micro-batches a sequence belongs to another micro-batch than with
+  // step(), so that losses differ by rounding.
+  StepResult step_share(std::span<const int32_t> tokens, std::span<const int32_t> labels,
+                        double rate);
+  double evaluate_share(std::span<const int32_t> tokens, std::span<const int32_t> labels);
+
   // Part of a parameter that this rank's optimizer updates: elements [begin, end) of the shard,
   // flat. Without sharding all ranks of axis dp have the same pieces.
   struct Piece {
@@ -154,7 +172,15 @@ class Engine {
   struct Impl;
 
   Schedule::Run make_run(std::span<const int32_t> tokens, std::span<const int32_t> labels);
-  double token_scale(std::span<const int32_t> labels) const;
+  Schedule::Run make_share_run(std::span<const int32_t> tokens, std::span<const int32_t> labels);
+  Schedule::Run passes_of(std::span<const int32_t> tokens, std::span<const int32_t> labels,
+                          double scale, const std::function<int64_t(int64_t)>& place_of,
+                          int64_t first_number);
+  void make_stages();
+  void make_stage(int64_t chunk);
+  StepResult run_step(Schedule::Run& run, double rate);
+  double run_evaluation(Schedule::Run& run);
+  int64_t counted(std::span<const int32_t> labels) const;
   void sum_tied();
   void sum_figures();
   void update(double rate);
