@@ -7,6 +7,7 @@
 //   train_gpt --devices vulkan:0 --steps 1 --dump b && keel compare a b
 //   keel run -n 2 -- train_gpt --devices cuda:0,cuda:1
 //   train_gpt --mesh pp=2,dp=2,tp=2 --devices cpu:0,cpu:1,... (eight) --micro-batches 2
+//   train_gpt --mesh dp=2 --devices cpu:0,cuda:0 --tokens train.bin --vocabulary 50257
 //
 // Exit codes: 0, 1 when the run fails, 2 for a mistake in the command line.
 #include <chrono>
@@ -24,6 +25,7 @@
 #include "samples/train_gpt/dump.h"
 #include "samples/train_gpt/generate.h"
 #include "samples/train_gpt/hugging_face.h"
+#include "samples/train_gpt/mesh_checkpoint.h"
 #include "samples/train_gpt/mesh_training.h"
 #include "samples/train_gpt/options.h"
 #include "samples/train_gpt/output.h"
@@ -189,23 +191,63 @@ void fill(Report& report, const Options& options, const Corpus& corpus,
                                      options.sample_length, kTemperature, options.training.seed));
 }
 
+// Reads what --resume continues on a mesh; its settings become those of |options|.
+void resume_on_mesh(Options& options, const Place& place, const Corpus* corpus, MeshRun& run) {
+  const MeshState found = read_mesh_state(options.checkpoint, options.model);
+  if (found.state.text != (corpus == nullptr ? 0 : corpus->fingerprint())) {
+    throw std::invalid_argument(
+        "the checkpoint's position is one of another text; give the text that it was trained on");
+  }
+  const auto loader = found.metadata.find("loader");
+  if (loader != found.metadata.end()) run.loader_state = loader->second;
+  const std::string differences = take_settings(options, found.state);
+  if (!differences.empty() && place.rank == 0) {
+    std::printf("goes on otherwise than until the checkpoint: %s\n", differences.c_str());
+  }
+}
+
 // The same with --mesh, whose ranks are the devices or the launcher's processes.
-int run_mesh(const Options& options, const Place& place, const ParameterLayout& layout,
-             const Corpus& corpus, const std::vector<keel::Device>& devices, const Output& json,
-             const Output& svg) {
+int run_mesh(Options& options, const Place& place, const ParameterLayout& layout,
+             const std::vector<keel::Device>& devices, const Output& json, const Output& svg) {
+  std::optional<Corpus> corpus;
+  if (options.mesh.tokens.empty()) {
+    corpus.emplace(Corpus::load(options.text, options.model.context));
+  }
+  MeshRun run{options.mesh,
+              corpus ? &*corpus : nullptr,
+              layout,
+              {},
+              options.checkpoint,
+              options.checkpoint_every,
+              options.resume,
+              {},
+              options.report_every,
+              kHeldOutSequences};
+  if (options.resume) {
+    resume_on_mesh(options, place, run.corpus, run);
+  } else if (!options.import_file.empty()) {
+    run.initial = import_weights(options.import_file, layout);
+  } else if (corpus) {
+    run.initial = layout.initial_values(options.training.seed);
+  }
   Report report;
   report.model = options.model;
   report.settings = options.training;
-  report.parameters = layout.count();
-  report.text_bytes = corpus.size();
+  const int64_t tables = options.model.is_llama() ? 2 : 1;  // of tokens
+  report.parameters =
+      layout.count() + tables * options.model.width * (options.mesh.vocabulary - kVocabulary);
+  if (corpus) report.text_bytes = corpus->size();
+  if (!corpus) report.unit = "token";
   for (const keel::Device& device : devices) {
     report.devices.push_back({device.name(), device.info().name, device.chip(), std::nullopt});
   }
   if (place.rank == 0) print_beginning(report);
-  train_on_mesh(devices, place.world == 1 ? -1 : static_cast<int64_t>(place.rank), corpus, layout,
-                options.mesh, options.report_every, kHeldOutSequences, report);
+  train_on_mesh(devices, place.world == 1 ? -1 : static_cast<int64_t>(place.rank), run, report);
   if (place.rank != 0) return 0;
-  std::printf("held-out text: %.3f bits per byte\n", report.held_out_bits_per_byte);
+  if (!options.export_folder.empty()) {
+    export_weights(options.export_folder, layout, read_mesh_values(options.checkpoint, layout));
+  }
+  if (corpus) std::printf("held-out text: %.3f bits per byte\n", report.held_out_bits_per_byte);
   json.write([&](std::ostream& out) { write_json(out, report); });
   svg.write([&](std::ostream& out) { write_chart(out, report); });
   return 0;
@@ -219,11 +261,9 @@ int run(Options options) {
   const Output svg("--svg", options.svg);
   check_export(options, place);
   const ParameterLayout layout(options.model);
-  const Corpus corpus = Corpus::load(options.text, options.model.context);
   const std::vector<keel::Device> devices = open_devices(options);
-  if (!options.mesh.mesh.empty()) {
-    return run_mesh(options, place, layout, corpus, devices, json, svg);
-  }
+  if (!options.mesh.mesh.empty()) return run_mesh(options, place, layout, devices, json, svg);
+  const Corpus corpus = Corpus::load(options.text, options.model.context);
 
   std::optional<TrainingState> state = load(options, layout, place);
   Report report;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "samples/train_gpt/mesh_training.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <functional>
 #include <keel/parallel.hpp>
 #include <map>
 #include <memory>
@@ -17,6 +18,7 @@
 #include <thread>
 #include <utility>
 
+#include "samples/train_gpt/mesh_checkpoint.h"
 #include "samples/train_gpt/optimizer.h"
 
 namespace train_gpt {
@@ -31,7 +33,7 @@ parallel::Settings settings_of(const ModelConfig& config, const TrainingSettings
   parallel::ModelShape& model = settings.model;
   model.architecture =
       config.is_llama() ? parallel::Architecture::kLlama : parallel::Architecture::kGpt2;
-  model.vocabulary = kVocabulary;
+  model.vocabulary = mesh.vocabulary;
   model.layers = config.layers;
   model.width = config.width;
   model.heads = config.heads;
@@ -46,6 +48,8 @@ parallel::Settings settings_of(const ModelConfig& config, const TrainingSettings
   settings.sharding = mesh.sharding;
   settings.sequence_parallel = mesh.sequence_parallel;
   settings.chunks = mesh.chunks;
+  settings.precision = training.precision == Precision::kBFloat16 ? parallel::Precision::kBFloat16
+                                                                  : parallel::Precision::kFloat32;
   settings.recompute = {mesh.recompute == "full"        ? parallel::Recompute::kFull
                         : mesh.recompute == "selective" ? parallel::Recompute::kSelective
                                                         : parallel::Recompute::kNone};
@@ -86,40 +90,85 @@ std::shared_ptr<parallel::Schedule> schedule_of(const MeshSettings& settings,
 // One rank of the training.
 class Rank {
  public:
-  Rank(keel::Communicator world, keel::Device device, const Corpus& corpus,
-       const ParameterLayout& layout, const MeshSettings& settings, const Report& report)
-      : corpus_(corpus),
+  // |files|: NULL for a text.
+  Rank(keel::Communicator world, keel::Device device, const MeshRun& run,
+       const parallel::TokenFiles* files, const Report& report)
+      : run_(run),
         training_(report.settings),
-        mesh_(std::move(world), device, parallel::MeshShape::parse(settings.mesh)),
-        engine_(mesh_, settings_of(report.model, report.settings, settings),
-                schedule_of(settings, mesh_)),
-        tokens_(static_cast<size_t>(training_.batch * report.model.context)),
-        labels_(tokens_.size()) {
-    const std::vector<float> values = layout.initial_values(training_.seed);
-    engine_.set_values([&](const parallel::Parameter& parameter) {
-      return initial_value(layout, values, parameter);
-    });
+        model_(report.model),
+        mesh_(std::move(world), device, parallel::MeshShape::parse(run.mesh.mesh)),
+        engine_(mesh_, settings_of(report.model, report.settings, run.mesh),
+                schedule_of(run.mesh, mesh_)) {
+    if (run.resume) {
+      load_checkpoint(engine_, parallel::Checkpoint::open(run.checkpoint));
+    } else if (!run.initial.empty()) {
+      engine_.set_values([&](const parallel::Parameter& parameter) {
+        return initial_value(run.layout, run.initial, parameter);
+      });
+    }
+    if (files != nullptr) {
+      open_loader(*files);
+    } else {
+      tokens_.resize(static_cast<size_t>(training_.batch * report.model.context));
+      labels_.resize(tokens_.size());
+    }
+    if (run.checkpoint.empty()) return;
+    writer_.emplace(run.checkpoint, mesh_.world(), device);
+    trigger_.emplace(
+        mesh_.world(), device,
+        parallel::CheckpointTriggerOptions{.every_steps = run.checkpoint_every, .signal = SIGUSR1});
   }
 
   bool is_first() const { return mesh_.rank() == 0; }
+  int64_t steps() const { return engine_.steps(); }
   // Every rank calls.
   std::string costs() { return parallel::Mesh::text(mesh_.measure(), mesh_.shape()); }
 
   StepResult train_step() {
     const int64_t step = engine_.steps();
     const Clock::time_point start = Clock::now();
-    corpus_.sequences(training_.seed, step * training_.batch, {tokens_, labels_});
-    const parallel::StepResult result =
-        engine_.step(tokens_, labels_, learning_rate(training_.optimizer, step, training_.steps));
+    const double rate = learning_rate(training_.optimizer, step, training_.steps);
+    parallel::StepResult result;
+    if (loader_) {
+      const parallel::Loader::Batch& batch = loader_->next();
+      check(batch);
+      result = engine_.step_share(batch.tokens, batch.labels, rate);
+    } else {
+      run_.corpus->sequences(training_.seed, step * training_.batch, {tokens_, labels_});
+      result = engine_.step(tokens_, labels_, rate);
+    }
     const std::chrono::duration<double> seconds = Clock::now() - start;
     return {result.step, result.loss, result.gradient_norm, seconds.count()};
   }
 
+  // Every rank calls, behind each step. Before the first step and behind the last, waits for the
+  // files; between, a failed save leaves the set before, and the training goes on.
+  void save(bool wait) {
+    if (!writer_) return;
+    const int64_t step = engine_.steps();
+    if (!wait && !trigger_->is_due(step)) return;
+    try {
+      writer_->wait();
+    } catch (const keel::Error& error) {
+      if (is_first()) {
+        std::fprintf(stderr, "train_gpt: no checkpoint before step %lld: %s\n",
+                     static_cast<long long>(step), error.what());
+      }
+    }
+    parallel::CheckpointMetadata metadata =
+        mesh_metadata(model_, training_, run_.corpus == nullptr ? 0 : run_.corpus->fingerprint(),
+                      static_cast<size_t>(mesh_.size()));
+    if (loader_) metadata["loader"] = loader_->state().text();
+    writer_->save(step, checkpoint_pieces(engine_), metadata, engine_.stream());
+    if (wait) writer_->wait();
+  }
+
   double held_out_bits_per_byte(int64_t sequences) {
-    sequences = std::min(sequences, corpus_.held_out_sequences());
+    if (run_.corpus == nullptr) return 0;
+    sequences = std::min(sequences, run_.corpus->held_out_sequences());
     double sum = 0, count = 0;
     for (int64_t first = 0; first < sequences; first += training_.batch) {
-      corpus_.held_out(first, {tokens_, labels_});
+      run_.corpus->held_out(first, {tokens_, labels_});
       const auto counted = static_cast<double>(labels_.size()) -
                            static_cast<double>(std::count(labels_.begin(), labels_.end(), -1));
       sum += counted * engine_.evaluate(tokens_, labels_);
@@ -130,39 +179,66 @@ class Rank {
   uint64_t peak_bytes() const { return engine_.peak_bytes(); }
 
   // Ends the waits of all other ranks.
-  void abort() {
-    mesh_.world().abort();
-    for (const parallel::MeshShape::Axis& axis : mesh_.shape().axes()) {
-      if (axis.size > 1) mesh_.axis(axis.name).abort();
+  void abort() { mesh_.abort(); }
+
+ private:
+  void open_loader(const parallel::TokenFiles& files) {
+    const parallel::Engine::Share share = engine_.share();
+    parallel::LoaderOptions options;
+    options.seed = training_.seed;
+    options.batch = training_.batch;
+    options.first = share.first;
+    options.count = share.count;
+    if (run_.resume) {
+      loader_.emplace(files, options, parallel::LoaderState::parse(run_.loader_state));
+    } else {
+      loader_.emplace(files, options);
     }
   }
 
- private:
-  const Corpus& corpus_;
+  // Files of a larger vocabulary would read beyond the table of tokens.
+  void check(const parallel::Loader::Batch& batch) const {
+    for (const std::vector<int32_t>* part : {&batch.tokens, &batch.labels}) {
+      const auto largest = std::max_element(part->begin(), part->end());
+      if (largest == part->end() || *largest < run_.mesh.vocabulary) continue;
+      throw std::runtime_error("--tokens: a file has the token " + std::to_string(*largest) +
+                               ", above --vocabulary " + std::to_string(run_.mesh.vocabulary));
+    }
+  }
+
+  const MeshRun& run_;
   const TrainingSettings& training_;
+  const ModelConfig& model_;
   parallel::Mesh mesh_;
   parallel::Engine engine_;
   std::vector<int32_t> tokens_, labels_;
+  std::optional<parallel::Loader> loader_;
+  std::optional<parallel::CheckpointWriter> writer_;
+  std::optional<parallel::CheckpointTrigger> trigger_;
 };
 
-void train(Rank& rank, int64_t report_every, int64_t held_out, Report& report) {
+void train(Rank& rank, const MeshRun& run, Report& report) {
   const std::string costs = rank.costs();
   if (rank.is_first()) std::printf("%s", costs.c_str());
+  // Saved before the first step, so that a path that cannot be written fails now.
+  if (!run.resume) rank.save(/*wait=*/true);
+  report.first_step = rank.steps() + 1;
   const Progress progress(report.settings.steps);
   const Clock::time_point start = Clock::now();
   size_t interval_begin = 0;
   const int64_t steps = report.settings.steps;
-  for (int64_t step = 1; step <= steps; ++step) {
-    const StepResult result = rank.train_step();
-    if (!rank.is_first()) continue;
-    report.steps.push_back(result);
+  while (rank.steps() < steps) {
+    report.steps.push_back(rank.train_step());
+    const int64_t step = rank.steps();
+    rank.save(/*wait=*/step == steps);
     report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    if (step % report_every != 0 && step != steps) continue;
+    if (!rank.is_first()) continue;
+    if (step % run.report_every != 0 && step != steps) continue;
     report.intervals.push_back(report.interval(interval_begin));
     progress.show(report.intervals.back());
     interval_begin = report.steps.size();
   }
-  const double bits = rank.held_out_bits_per_byte(held_out);
+  const double bits = rank.held_out_bits_per_byte(run.held_out_sequences);
   if (!rank.is_first()) return;
   report.held_out_bits_per_byte = bits;
   report.activation_bytes = rank.peak_bytes();
@@ -170,31 +246,38 @@ void train(Rank& rank, int64_t report_every, int64_t held_out, Report& report) {
 
 }  // namespace
 
-void train_on_mesh(const std::vector<keel::Device>& devices, int64_t own_rank, const Corpus& corpus,
-                   const ParameterLayout& layout, const MeshSettings& mesh, int64_t report_every,
-                   int64_t held_out_sequences, Report& report) {
+void train_on_mesh(const std::vector<keel::Device>& devices, int64_t own_rank, const MeshRun& run,
+                   Report& report) {
   const Report beginning = report;  // other ranks read while rank 0 writes
-  const auto run = [&](keel::Communicator world, size_t rank) {
+  std::optional<parallel::TokenFiles> files;
+  const auto run_rank = [&](keel::Communicator world, size_t rank) {
     Report own = beginning;
     Report& target = rank == 0 ? report : own;
-    Rank trained(std::move(world), devices[rank], corpus, layout, mesh, beginning);
+    Rank trained(std::move(world), devices[rank], run, files ? &*files : nullptr, beginning);
     try {
-      train(trained, report_every, held_out_sequences, target);
+      train(trained, run, target);
     } catch (...) {
       trained.abort();
       throw;
     }
   };
   try {
-    const parallel::MeshShape shape = parallel::MeshShape::parse(mesh.mesh);
+    const parallel::MeshShape shape = parallel::MeshShape::parse(run.mesh.mesh);
     if (shape.size() != static_cast<int64_t>(devices.size())) {
       throw keel::Error(KEEL_INVALID_ARGUMENT,
                         shape.text() + " has " + std::to_string(shape.size()) + " ranks for " +
                             std::to_string(devices.size()) + " --devices or processes");
     }
+    if (run.corpus == nullptr) {
+      files.emplace(
+          run.mesh.tokens,
+          run.mesh.token_bytes == 2 ? parallel::TokenWidth::k16 : parallel::TokenWidth::k32,
+          report.model.context);
+      report.text_bytes = files->samples() * report.model.context;
+    }
     if (own_rank >= 0) {
       const auto rank = static_cast<size_t>(own_rank);
-      run(keel::Communicator::from_environment(devices[rank]), rank);
+      run_rank(keel::Communicator::from_environment(devices[rank]), rank);
       return;
     }
     const keel_unique_id id = keel::make_unique_id();
@@ -204,9 +287,9 @@ void train_on_mesh(const std::vector<keel::Device>& devices, int64_t own_rank, c
     for (size_t rank = 0; rank < devices.size(); ++rank) {
       threads.emplace_back([&, rank] {
         try {
-          run(keel::Communicator::join(devices[rank], id, static_cast<uint32_t>(rank),
-                                       static_cast<uint32_t>(devices.size())),
-              rank);
+          run_rank(keel::Communicator::join(devices[rank], id, static_cast<uint32_t>(rank),
+                                            static_cast<uint32_t>(devices.size())),
+                   rank);
         } catch (const keel::Error& error) {
           // A rank that another one aborted says less than that one.
           const std::lock_guard lock(mutex);

@@ -101,9 +101,20 @@ void declare_mesh(CLI::App& app, MeshSettings& mesh) {
       ->capture_default_str();
   app.add_flag("--sequence-parallel", mesh.sequence_parallel,
                "With --mesh: divide rows on axis tp between products");
+  app.add_option("--tokens", mesh.tokens,
+                 "With --mesh: files of tokens to learn in the place of --text, separated by "
+                 "commas; each rank reads its share ahead")
+      ->delimiter(',')
+      ->type_name("FILES");
+  app.add_option("--token-bytes", mesh.token_bytes, "With --tokens: bytes of a token, 2 or 4")
+      ->check(CLI::IsMember({int64_t{2}, int64_t{4}}))
+      ->capture_default_str();
+  app.add_option("--vocabulary", mesh.vocabulary, "With --tokens: number of tokens")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+      ->capture_default_str();
 }
 
-// What the mesh's trainer does not do yet, or what needs a mesh.
+// Combinations that the mesh's trainer lacks, and options that need a mesh.
 void check_mesh(const CLI::App& app, const Options& options) {
   const bool has_mesh = !options.mesh.mesh.empty();
   const auto refuse = [&](std::initializer_list<const char*> names, const std::string& reason) {
@@ -112,15 +123,17 @@ void check_mesh(const CLI::App& app, const Options& options) {
     }
   };
   if (has_mesh) {
-    refuse({"--checkpoint", "--resume", "--import", "--export", "--dump"},
-           "not with --mesh, which keeps no files yet");
-    if (options.training.precision != Precision::kFloat32) {
-      throw std::invalid_argument("--precision bf16: not with --mesh, which computes in fp32");
-    }
+    refuse({"--dump"}, "not with --mesh, which has no such files");
+    if (options.checkpoint.empty()) refuse({"--export"}, "takes --checkpoint with --mesh");
   } else {
     refuse({"--micro-batches", "--chunks", "--sharding", "--recompute", "--schedule",
-            "--sequence-parallel"},
+            "--sequence-parallel", "--tokens"},
            "takes --mesh");
+  }
+  if (options.mesh.tokens.empty()) {
+    refuse({"--token-bytes", "--vocabulary"}, "takes --tokens");
+  } else {
+    refuse({"--text", "--import", "--export"}, "not with --tokens");
   }
 }
 
@@ -137,7 +150,9 @@ void declare_options(CLI::App& app, Options& options) {
   declare_model(app, options.model);
   declare_training(app, options);
   declare_mesh(app, options.mesh);
-  app.add_option("--checkpoint", options.checkpoint, "Keep the training in this file")
+  app.add_option("--checkpoint", options.checkpoint,
+                 "Keep the training in this file; with --mesh a folder, which a mesh of any shape "
+                 "goes on from, written on SIGUSR1 too")
       ->type_name("FILE");
   app.add_option("--checkpoint-every", options.checkpoint_every, "Steps between two checkpoints")
       ->check(CLI::Range(int64_t{1}, kMany))

@@ -76,7 +76,8 @@ Interval Report::interval(size_t first) const {
           last.gradient_norm,
           tokens,
           utilization_at(tokens),
-          static_cast<double>(settings.steps - last.step) * seconds_of_steps / count};
+          static_cast<double>(settings.steps - last.step) * seconds_of_steps / count,
+          unit == "byte" ? "byte" : "token"};
 }
 
 double Report::tokens_per_second() const {
@@ -101,10 +102,9 @@ std::string progress_line(const Interval& interval, int64_t steps, size_t column
   constexpr size_t kLongestBar = 24;
   constexpr size_t kShortestBar = 3;
   const auto seconds = static_cast<long long>(std::lround(interval.seconds_left));
-  std::string line =
-      fmt::format("{}/{}  {}:{:02} left  {:.3f} bits/byte  norm {:.2f}  {:.0f} tok/s",
-                  interval.step, steps, seconds / 60, seconds % 60, interval.loss,
-                  interval.gradient_norm, interval.tokens_per_second);
+  std::string line = fmt::format("{}/{}  {}:{:02} left  {:.3f} bits/{}  norm {:.2f}  {:.0f} tok/s",
+                                 interval.step, steps, seconds / 60, seconds % 60, interval.loss,
+                                 interval.unit, interval.gradient_norm, interval.tokens_per_second);
   if (interval.utilization) line += "  MFU " + percent(interval.utilization);
   if (columns == 0) return "step " + line;
   constexpr size_t kFrame = 3;  // brackets and a space
@@ -130,11 +130,11 @@ void Progress::show(const Interval& interval) const {
 // ---- results
 
 void print_beginning(const Report& report) {
-  std::printf("%s", fmt::format("{} bytes of text, {} of {} parameters in {} layers, batches of "
-                                "{} x {} bytes, {}\n",
-                                report.text_bytes, name(report.model.architecture),
+  std::printf("%s", fmt::format("{} {}s of text, {} of {} parameters in {} layers, batches of "
+                                "{} x {} {}s, {}\n",
+                                report.text_bytes, report.unit, name(report.model.architecture),
                                 report.parameters, report.model.layers, report.settings.batch,
-                                report.model.context, name(report.settings.precision))
+                                report.model.context, report.unit, name(report.settings.precision))
                         .c_str());
   for (const DeviceReport& device : report.devices) {
     const std::string roof = device.roof
@@ -185,10 +185,10 @@ void write_json(std::ostream& out, const Report& report) {
                       {"activation_bytes", report.activation_bytes},
                       {"tokens_per_second", report.tokens_per_second()},
                       {"mfu", or_null(report.utilization())},
-                      {"losses_nats_per_byte", losses},
+                      {"losses_nats_per_" + report.unit, losses},
                       {"intervals", intervals}};
   if (report.failure.empty()) {
-    all["held_out_bits_per_byte"] = report.held_out_bits_per_byte;
+    if (report.unit == "byte") all["held_out_bits_per_byte"] = report.held_out_bits_per_byte;
     all["prompt"] = report.prompt;
     all["sample"] = report.sample;
   } else {

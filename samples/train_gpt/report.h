@@ -30,6 +30,7 @@ struct Interval {
   double tokens_per_second;
   std::optional<double> utilization;  // fraction of the devices' total roof: MFU
   double seconds_left;
+  const char* unit = "byte";
 };
 
 struct Report {
@@ -37,6 +38,7 @@ struct Report {
   TrainingSettings settings;
   int64_t parameters = 0;
   int64_t text_bytes = 0;
+  std::string unit = "byte";      // of the text and of losses; "token" with token files
   uint64_t activation_bytes = 0;  // of one device
   int64_t first_step = 1;         // above 1 if training was resumed
   std::vector<DeviceReport> devices;
@@ -45,7 +47,7 @@ struct Report {
   double seconds = 0;
   std::string failure;  // why the run failed; empty on success
   // The following members are unset if the run failed.
-  double held_out_bits_per_byte = 0;
+  double held_out_bits_per_byte = 0;  // 0 with token files, which hold nothing out
   std::string prompt;
   std::string sample;
 
