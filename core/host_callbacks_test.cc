@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Callbacks of keel_stream_on_done and keel_event_on_done, through keel.h.
+#include <keel/shrink.h>
+
 #include <array>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
 #include <functional>
-#include <keel/shrink.h>
 #include <mutex>
 #include <string>
 #include <thread>

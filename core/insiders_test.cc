@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // keel_shutdown beside threads that are inside Keel, through keel.h: waiting calls return, short
 // calls finish or are refused.
+#include <keel/shrink.h>
 #include <unistd.h>
 
 #include <array>
@@ -9,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <keel/shrink.h>
 #include <memory>
 #include <optional>
 #include <random>

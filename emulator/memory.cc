@@ -97,7 +97,10 @@ bool Storage::is_margin_whole() const {
 }
 
 Memory::Memory(const DeviceRange& range, uint64_t bytes, bool shareable, uint64_t offset)
-    : range_(range), begin_(range.begin() + offset), bytes_(bytes), file_(shareable ? SharedFile::create() : nullptr) {}
+    : range_(range),
+      begin_(range.begin() + offset),
+      bytes_(bytes),
+      file_(shareable ? SharedFile::create() : nullptr) {}
 
 Address Memory::find_hole(uint64_t size) const {
   Address candidate = begin_;

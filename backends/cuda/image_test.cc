@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cuda/image.h"
-#include "backends/gpu/image_copy.h"
 
 #include <elf.h>
 #include <gtest/gtest.h>
@@ -8,6 +7,8 @@
 #include <cstring>
 #include <string>
 #include <vector>
+
+#include "backends/gpu/image_copy.h"
 
 namespace keel::cuda {
 namespace {

@@ -42,9 +42,9 @@ bool Loader::open(const std::string& folder) {
     return false;
   }
   std::string missing;
-#define KEEL_ZE_FIND(table, name, slot, arguments)                       \
+#define KEEL_ZE_FIND(table, name, slot, arguments)                              \
   if (!library_.find(symbol(#table, #name).c_str(), &functions_.table##name)) { \
-    missing += (missing.empty() ? "" : ", ") + symbol(#table, #name);    \
+    missing += (missing.empty() ? "" : ", ") + symbol(#table, #name);           \
   }
   KEEL_ZE_FUNCTIONS(KEEL_ZE_FIND)
 #undef KEEL_ZE_FIND

@@ -39,14 +39,15 @@ extern "C" {
  * |options|: as in keel_comm_split. Native libraries form their communicators anew.
  *
  * KEEL_FAILED_PRECONDITION: |comm| was shrunk before, or the other ranks have left this one out;
- * nothing that this rank does in |comm| reaches them any more. Analogue: MPIX_Comm_shrink of ULFM. */
+ * nothing that this rank does in |comm| reaches them any more. Analogue: MPIX_Comm_shrink of ULFM.
+ */
 KEEL_API keel_status keel_comm_shrink(keel_comm comm, int64_t timeout_ns, int64_t absent_ns,
                                       const keel_comm_options* options, keel_comm* out_comm);
 
 /* For a communicator of keel_comm_shrink: |out_ranks|[i] is the number that rank i had in the
  * communicator that was shrunk. |*in_out_count|: room in |out_ranks|; returns the number of ranks.
- * With |out_ranks| NULL only the number is returned; KEEL_INVALID_ARGUMENT if the room is too small.
- * A communicator made in another way has the epoch 1, and each rank its own number.
+ * With |out_ranks| NULL only the number is returned; KEEL_INVALID_ARGUMENT if the room is too
+ * small. A communicator made in another way has the epoch 1, and each rank its own number.
  * |out_epoch|, unless NULL: increases with each shrink, the same on all ranks. */
 KEEL_API keel_status keel_comm_survivors(keel_comm comm, uint32_t* out_ranks,
                                          uint32_t* in_out_count, uint64_t* out_epoch);

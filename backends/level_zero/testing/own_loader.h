@@ -17,7 +17,8 @@ namespace keel::testing {
 class OwnLoader {
  public:
   // |settings|: as in KEEL_EMULATED_LEVEL_ZERO, which stays set while this object lives, because
-  // the library reads the variable on its first call. |with_kernels|: beside the operators' kernels.
+  // the library reads the variable on its first call. |with_kernels|: beside the operators'
+  // kernels.
   explicit OwnLoader(const std::string& settings = "", bool with_kernels = true) {
     static int count = 0;
     folder_ = ::testing::TempDir() + "keel_level_zero_" + std::to_string(getpid()) + "_" +

@@ -76,8 +76,8 @@ KEEL_SIMT_FUNCTION void barrier() {
 
 // A warp is a subgroup: cmake/KeelSpirv.cmake requires kWarp threads in each.
 KEEL_SIMT_FUNCTION float shuffle_xor(float value, uint32_t mask) {
-  return __builtin_bit_cast(
-      float, intel_sub_group_shuffle_xor(__builtin_bit_cast(uint32_t, value), mask));
+  return __builtin_bit_cast(float,
+                            intel_sub_group_shuffle_xor(__builtin_bit_cast(uint32_t, value), mask));
 }
 KEEL_SIMT_FUNCTION uint32_t vote(bool value) {
   uint32_t votes = value ? 1u << (thread_index().x % kWarp) : 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sources of emulator/shims/nccl see RCCL by this header: its streams are the emulated driver's.
+// The sources of emulator/shims/nccl see RCCL by this header: its streams are the emulated
+// driver's.
 #ifndef KEEL_EMULATOR_SHIMS_RCCL_INCLUDE_NCCL_H_
 #define KEEL_EMULATOR_SHIMS_RCCL_INCLUDE_NCCL_H_
 
