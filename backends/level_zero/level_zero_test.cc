@@ -96,10 +96,12 @@ TEST_F(LevelZeroTest, OutOfMemoryIsSaidAndLeavesTheDeviceUsable) {
   const OwnLoader loader("devices=1 memory_mib=16", /*with_kernels=*/false);
   const std::vector<keel_device> devices = load_from(loader);
   ASSERT_EQ(devices.size(), 1u);
+  void* const most = alloc(devices[0], 12 << 20);
   void* memory = nullptr;
-  EXPECT_EQ(keel_alloc(devices[0], KEEL_MEMORY_DEVICE, 64 << 20, &memory), KEEL_OUT_OF_MEMORY);
-  EXPECT_HAS(keel_last_error(), "zeMemAllocDevice");
+  EXPECT_EQ(keel_alloc(devices[0], KEEL_MEMORY_DEVICE, 12 << 20, &memory), KEEL_OUT_OF_MEMORY);
+  EXPECT_HAS(keel_last_error(), "ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY");
   expect_works(devices[0]);
+  EXPECT_KEEL_OK(keel_free(devices[0], most));
 }
 
 TEST_F(LevelZeroTest, WithoutTheWarpsSubgroupNoOperatorsAreClaimed) {
