@@ -3,7 +3,7 @@
 // tools, conformance -> collectives -> ops -> core -> files, include; frameworks -> include alone;
 // base is for all but libkeel, which reads no JSON and includes base/ipc alone; backends -> the
 // vendor side of include alone; emulator -> ops, and only backends/sim -> emulator; kernels/gpu is
-// for backends/gpu, what CUDA and HIP have in common, the two of them, and emulator/simt. Vendors'
+// for backends/gpu, what the GPU plugins have in common, these plugins, and emulator/simt. Vendors'
 // interfaces in vendor/ are for backends and the emulator.
 #include <gtest/gtest.h>
 
