@@ -40,7 +40,7 @@ const std::map<std::string, Set> kMay = {
     {"backends/cuda", {"keel", "vendor", "kernels/gpu", "backends/gpu"}},
     {"backends/gpu", {"keel", "vendor", "kernels/gpu"}},
     {"backends/hip", {"keel", "vendor", "kernels/gpu", "backends/gpu"}},
-    {"backends/level_zero", {"keel", "vendor", "kernels/gpu"}},
+    {"backends/level_zero", {"keel", "vendor", "kernels/gpu", "backends/gpu"}},
     {"backends/sim", {"keel", "vendor", "emulator"}},
     {"tensorfile", {"keel", "base", "base/ipc", "files"}},
     {"parallel", {"keel", "base", "base/ipc", "files", "tensorfile"}},

@@ -6,9 +6,11 @@
 
 #include "backends/gpu/device.h"
 #include "backends/gpu/result_codes.h"
+#include "backends/gpu/stream.h"
 #include "kernels/gpu/image.h"
 
 namespace keel::gpu {
+
 bool Kernels::are_for(int capability) {
   return !images().empty() && kernels_are_for(capability);
 }
@@ -64,6 +66,16 @@ Result Kernels::load_images(const Functions& api, const char** out_call, const c
     ++module;
   }
   return kSuccess;
+}
+
+keel_status Kernels::launch(Stream& stream, simt::KernelId id, uint32_t blocks_x, uint32_t blocks_y,
+                            const void* arguments, size_t /*size*/) const {
+  void* parameters[] = {const_cast<void*>(arguments)};
+  return stream.call(Names::LaunchKernel, [&](const Functions& api) {
+    return api.LaunchKernel(functions_[static_cast<size_t>(id)], blocks_x, blocks_y, 1,
+                            simt::kThreads, 1, 1, /*sharedMemBytes=*/0, stream.native(), parameters,
+                            /*extra=*/nullptr);
+  });
 }
 
 void Kernels::unload(Device& device) {

@@ -15,6 +15,7 @@
 namespace keel::gpu {
 
 class Device;
+class Stream;
 
 // The images of the kernels in this build, which the target selects; empty: none. And the version
 // of the driver from which on the driver surely loads the images.
@@ -39,7 +40,9 @@ class Kernels {
   // Call before destruction, with the device passed to load.
   void unload(Device& device);
 
-  NativeFunction operator[](simt::KernelId id) const { return functions_[static_cast<size_t>(id)]; }
+  // Enqueues |id| over |blocks_x| x |blocks_y| blocks. Copies |size| bytes of |arguments|.
+  keel_status launch(Stream& stream, simt::KernelId id, uint32_t blocks_x, uint32_t blocks_y,
+                     const void* arguments, size_t size) const;
   uint32_t multiprocessors() const { return multiprocessors_; }
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operators of this backend: the calls that each operator supports, and the kernels of
-// kernels/gpu that each operator launches.
+// kernels/gpu that each operator launches. Device and Stream are those that ops_target.h of the
+// plugin's folder includes.
 //
 // Tensors are contiguous; matmul and cast_scaled also accept padded rows, and transpose accepts any
 // strides of its input. For all other calls the query returns KEEL_OP_NONE, and core runs the CPU's
@@ -9,13 +10,12 @@
 #define KEEL_BACKENDS_GPU_OPS_H_
 
 #include <keel/abi.h>
+#include <ops_target.h>
 
 #include <algorithm>
 #include <initializer_list>
 #include <keel/plugin_kit.hpp>
 
-#include "backends/gpu/device.h"
-#include "backends/gpu/stream.h"
 #include "kernels/gpu/arguments.h"
 #include "kernels/gpu/kernels.h"
 
@@ -116,12 +116,8 @@ inline uint32_t blocks_for(Stream& stream, uint64_t work, uint64_t each) {
 template <typename Arguments>
 keel_status launch(Stream& stream, simt::KernelId kernel, uint32_t blocks, Arguments arguments,
                    uint32_t blocks_y = 1) {
-  const NativeFunction function = (*stream.device().kernels())[kernel];
-  void* parameters[] = {&arguments};
-  return stream.call(Names::LaunchKernel, [&](const Functions& api) {
-    return api.LaunchKernel(function, blocks, blocks_y, 1, simt::kThreads, 1, 1,
-                            /*sharedMemBytes=*/0, stream.native(), parameters, /*extra=*/nullptr);
-  });
+  return stream.device().kernels()->launch(stream, kernel, blocks, blocks_y, &arguments,
+                                           sizeof(arguments));
 }
 
 // Enqueues y = x converted to another dtype, for |count| dense elements. Supports only dtype pairs

@@ -9,6 +9,7 @@
 
 #include "backends/kunlun/testing/own_sdk.h"
 #include "collectives/testing/device_ranks.h"
+#include "core/testing/library_file.h"
 
 namespace keel::testing {
 namespace {

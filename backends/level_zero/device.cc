@@ -4,7 +4,7 @@
 #include <chrono>
 #include <vector>
 
-namespace keel::level_zero {
+namespace keel::gpu {
 
 bool find_queue_groups(const ze::Functions& functions, ze::Device device, QueueGroups* out_groups) {
   uint32_t count = 0;
@@ -150,4 +150,4 @@ keel_status Device::native_handle(uint32_t which, void** out_handle) const {
   return KEEL_OK;
 }
 
-}  // namespace keel::level_zero
+}  // namespace keel::gpu

@@ -10,13 +10,13 @@
 #include <optional>
 #include <utility>
 
+#include "backends/gpu/library_products.h"
 #include "backends/level_zero/event_pool.h"
 #include "backends/level_zero/kernels.h"
-#include "backends/level_zero/library_products.h"
 #include "backends/level_zero/loader.h"
 #include "backends/level_zero/result.h"
 
-namespace keel::level_zero {
+namespace keel::gpu {
 
 // The queue groups of a device that streams use.
 struct QueueGroups {
@@ -96,6 +96,6 @@ class Device {
   LibraryProducts library_products_{*this, {}};
 };
 
-}  // namespace keel::level_zero
+}  // namespace keel::gpu
 
 #endif  // KEEL_BACKENDS_LEVEL_ZERO_DEVICE_H_

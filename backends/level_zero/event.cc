@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace keel::level_zero {
+namespace keel::gpu {
 
 keel_status Event::create(Device& device, uint32_t flags, std::unique_ptr<Event>* out_event) {
   std::unique_ptr<Event> event(new Event(device));
@@ -84,4 +84,4 @@ keel_status Gate::hold_back(Stream& stream) {
   return stream.wait(native_, passed);
 }
 
-}  // namespace keel::level_zero
+}  // namespace keel::gpu

@@ -9,7 +9,7 @@
 
 #include "backends/level_zero/stream.h"
 
-namespace keel::level_zero {
+namespace keel::gpu {
 
 // A native event, reset at each record: core records again only once all waits are done. With
 // KEEL_EVENT_TIMING, the event has a place in host memory for the device's clock.
@@ -54,6 +54,6 @@ class Gate {
   std::vector<ze::Event> passed_;  // signalled behind each wait
 };
 
-}  // namespace keel::level_zero
+}  // namespace keel::gpu
 
 #endif  // KEEL_BACKENDS_LEVEL_ZERO_EVENT_H_

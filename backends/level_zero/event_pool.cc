@@ -5,7 +5,7 @@
 
 #include "backends/level_zero/device.h"
 
-namespace keel::level_zero {
+namespace keel::gpu {
 
 EventPool::~EventPool() {
   for (const ze::Event event : made_) {
@@ -82,4 +82,4 @@ void EventPool::give_back_after(ze::Event event, std::vector<ze::Event> passed) 
   retired_.push_back({event, std::move(passed)});
 }
 
-}  // namespace keel::level_zero
+}  // namespace keel::gpu

@@ -9,7 +9,7 @@
 
 #include "vendor/level_zero.h"
 
-namespace keel::level_zero {
+namespace keel::gpu {
 
 class Device;
 
@@ -48,6 +48,6 @@ class EventPool {
   std::vector<Retired> retired_;
 };
 
-}  // namespace keel::level_zero
+}  // namespace keel::gpu
 
 #endif  // KEEL_BACKENDS_LEVEL_ZERO_EVENT_POOL_H_

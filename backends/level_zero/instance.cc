@@ -12,7 +12,7 @@
 #include "backends/level_zero/kernels.h"
 #include "backends/level_zero/result.h"
 
-namespace keel::level_zero {
+namespace keel::gpu {
 namespace {
 
 constexpr uint64_t kCapabilities = KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_MANAGED |
@@ -92,4 +92,4 @@ keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) con
   return KEEL_OK;
 }
 
-}  // namespace keel::level_zero
+}  // namespace keel::gpu

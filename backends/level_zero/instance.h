@@ -9,7 +9,7 @@
 
 #include "backends/level_zero/loader.h"
 
-namespace keel::level_zero {
+namespace keel::gpu {
 
 // The GPUs of the loader of one folder. Immutable; thread-safe.
 class Instance {
@@ -26,6 +26,6 @@ class Instance {
   const Loader& loader_;
 };
 
-}  // namespace keel::level_zero
+}  // namespace keel::gpu
 
 #endif  // KEEL_BACKENDS_LEVEL_ZERO_INSTANCE_H_

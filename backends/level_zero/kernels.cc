@@ -9,7 +9,7 @@
 #include "kernels/gpu/arguments.h"
 #include "kernels/gpu/level_zero/spirv_image.h"
 
-namespace keel::level_zero {
+namespace keel::gpu {
 namespace {
 
 // Returns the log, at most 300 bytes of it, and destroys it.
@@ -118,4 +118,4 @@ keel_status Kernels::launch(Stream& stream, simt::KernelId id, uint32_t blocks_x
   return status == KEEL_OK ? stream.launch(kernel.native, {blocks_x, blocks_y, 1}) : status;
 }
 
-}  // namespace keel::level_zero
+}  // namespace keel::gpu

@@ -14,7 +14,7 @@
 #include "kernels/gpu/kernels.h"
 #include "vendor/level_zero.h"
 
-namespace keel::level_zero {
+namespace keel::gpu {
 
 class Device;
 class Stream;
@@ -54,6 +54,6 @@ class Kernels {
   uint32_t multiprocessors_ = 16;
 };
 
-}  // namespace keel::level_zero
+}  // namespace keel::gpu
 
 #endif  // KEEL_BACKENDS_LEVEL_ZERO_KERNELS_H_

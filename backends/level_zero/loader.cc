@@ -10,7 +10,7 @@
 
 #include "backends/level_zero/result.h"
 
-namespace keel::level_zero {
+namespace keel::gpu {
 namespace {
 
 // "zeInit" for the table Global, else "ze<table><name>".
@@ -145,4 +145,4 @@ void Loader::find_peers() {
   }
 }
 
-}  // namespace keel::level_zero
+}  // namespace keel::gpu

@@ -12,7 +12,7 @@
 
 #include "vendor/level_zero.h"
 
-namespace keel::level_zero {
+namespace keel::gpu {
 
 // A GPU, its driver, and the one context of the driver that all its devices share, so that a
 // pointer means the same to each of them.
@@ -54,6 +54,6 @@ class Loader {
   bool has_peer_copies_ = false;
 };
 
-}  // namespace keel::level_zero
+}  // namespace keel::gpu
 
 #endif  // KEEL_BACKENDS_LEVEL_ZERO_LOADER_H_

@@ -37,13 +37,13 @@
 #include <keel/plugin_kit.hpp>
 #include <memory>
 
+#include "backends/gpu/ops.h"
 #include "backends/level_zero/device.h"
 #include "backends/level_zero/event.h"
 #include "backends/level_zero/instance.h"
-#include "backends/level_zero/ops.h"
 #include "backends/level_zero/stream.h"
 
-namespace keel::level_zero {
+namespace keel::gpu {
 namespace {
 
 struct Handles {
@@ -250,12 +250,12 @@ const keel_plugin kPlugin = {
 };
 
 }  // namespace
-}  // namespace keel::level_zero
+}  // namespace keel::gpu
 
 extern "C" KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
                                                         const keel_plugin** out_plugin) {
   if (host == nullptr || out_plugin == nullptr) return KEEL_INVALID_ARGUMENT;
   keel::kit::g_host = host;
-  *out_plugin = &keel::level_zero::kPlugin;
+  *out_plugin = &keel::gpu::kPlugin;
   return KEEL_OK;
 }

@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-namespace keel::level_zero {
+namespace keel::gpu {
 namespace {
 
 struct Row {
@@ -72,4 +72,4 @@ std::string text_of(const char* call, ze::Result result) {
   return std::string(call) + ": ZE_RESULT_" + row->name + " (" + number + ")";
 }
 
-}  // namespace keel::level_zero
+}  // namespace keel::gpu

@@ -9,7 +9,7 @@
 
 #include "vendor/level_zero.h"
 
-namespace keel::level_zero {
+namespace keel::gpu {
 
 keel_status status_of(ze::Result result);
 // Whether |result| means that the device no longer works in this process.
@@ -17,6 +17,6 @@ bool is_fatal(ze::Result result);
 // "zeMemAllocDevice: ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY (0x70000003)"
 std::string text_of(const char* call, ze::Result result);
 
-}  // namespace keel::level_zero
+}  // namespace keel::gpu
 
 #endif  // KEEL_BACKENDS_LEVEL_ZERO_RESULT_H_

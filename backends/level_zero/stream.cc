@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <keel/plugin_kit.hpp>
 
-namespace keel::level_zero {
+namespace keel::gpu {
 namespace {
 
 // Below, the two events between the lists cost more than a copy engine saves.
@@ -162,4 +162,4 @@ keel_status Stream::write_timestamp(uint64_t* destination, ze::Event event) {
                 });
 }
 
-}  // namespace keel::level_zero
+}  // namespace keel::gpu

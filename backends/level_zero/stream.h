@@ -9,7 +9,7 @@
 
 #include "backends/level_zero/device.h"
 
-namespace keel::level_zero {
+namespace keel::gpu {
 
 // An immediate command list, or a list of the caller that the stream wraps. Level Zero may run the
 // commands of a list in any order: each command but the first goes behind a barrier.
@@ -85,6 +85,6 @@ class Stream {
   std::deque<ze::Event> links_;
 };
 
-}  // namespace keel::level_zero
+}  // namespace keel::gpu
 
 #endif  // KEEL_BACKENDS_LEVEL_ZERO_STREAM_H_
