@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+// keel_bench_parallel: figures of libkeel_parallel. Emulated chips take the time of their work and
+// leave the arithmetic out (compute=none), so that a laptop's cores carry eight of them.
+#include <stdlib.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/ipc/process.h"
+#include "bench/harness.h"
+#include "bench/machine.h"
+#include "bench/parallel_job.h"
+#include "bench/report.h"
+
+namespace keel::bench {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+struct Options {
+  std::vector<std::string> filters;
+  int rounds = 7;
+  std::string json, markdown;
+  std::string programs = ".";
+};
+
+// A figure's result, with the median seconds of its contenders.
+struct Result {
+  std::string name;
+  std::string about;
+  std::vector<std::pair<std::string, double>> seconds;
+  Estimate result{0, 0, 0};
+  std::string unit;  // of the result
+  std::string target;
+  bool met = false;
+  std::string skipped;
+};
+
+// A temporary folder; the destructor deletes it.
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (fs::temp_directory_path() / "keel-bench-parallel-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    path_ = pattern;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// Devices of a chip with these rates, which computes nothing.
+std::vector<Device> chips(const Folder& folder, const std::string& name, int count,
+                          double teraflops, double memory_gb, double link_gb, double host_gb) {
+  const fs::path profile = folder.path() / (name + ".json");
+  std::ofstream(profile) << ordered_json{
+      {"name", name},
+      {"memory_gb_per_s", memory_gb},
+      {"copy_gb_per_s",
+       {{"host_to_device", host_gb}, {"device_to_host", host_gb}, {"peer", link_gb}}},
+      {"launch_latency_us", 5},
+      {"tflops",
+       {{"float32",
+         teraflops}}}}.dump();
+  return load_chips({{"devices", std::to_string(count)},
+                     {"profile", profile.string()},
+                     {"memory_mib", "4096"},
+                     {"compute", "none"}});
+}
+
+parallel::Settings llama(int64_t layers, int64_t width, int64_t context, int64_t batch) {
+  parallel::Settings settings;
+  settings.model.architecture = parallel::Architecture::kLlama;
+  settings.model.layers = layers;
+  settings.model.width = width;
+  settings.model.mlp_width = (8 * width / 3 + 31) / 32 * 32;
+  settings.model.context = context;
+  settings.batch = batch;
+  return settings;
+}
+
+std::vector<double> medians(const std::vector<std::vector<double>>& seconds) {
+  std::vector<double> all;
+  for (const std::vector<double>& of_contender : seconds) all.push_back(median(of_contender));
+  return all;
+}
+
+// Steps of all jobs in turn; by job, then by round. The first round warms up.
+std::vector<std::vector<double>> take_turns(const std::vector<ParallelJob*>& jobs, int rounds) {
+  std::vector<std::vector<double>> seconds(jobs.size());
+  for (int round = 0; round <= rounds; ++round) {
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      const size_t turn = (i + static_cast<size_t>(round)) % jobs.size();
+      const double time = jobs[turn]->step();
+      if (round > 0) seconds[turn].push_back(time);
+    }
+  }
+  return seconds;
+}
+
+// ---- tensor parallelism: communication behind products
+
+Result tensor_overlap(const Options& options, int ranks) {
+  const Folder folder;
+  // A step of a second or two, in which the host's own work weighs little.
+  constexpr double kTeraflops = 0.02, kMemory = 20, kLink = 0.06;
+  const std::string axes = "tp=" + std::to_string(ranks);
+  parallel::Settings settings = llama(2, 512, 256, 4);
+  settings.sequence_parallel = true;
+  parallel::Settings chunked = settings;
+  chunked.chunks = 4;
+  const std::string name = "tensor-" + std::to_string(ranks);
+  ParallelJob whole(chips(folder, name + "-whole", ranks, kTeraflops, kMemory, kLink, 5), axes,
+                    settings);
+  ParallelJob cut(chips(folder, name + "-cut", ranks, kTeraflops, kMemory, kLink, 5), axes,
+                  chunked);
+  // Links as fast as none is: what remains is computation.
+  ParallelJob alone(chips(folder, name + "-alone", ranks, kTeraflops, kMemory, 1000, 1000), axes,
+                    settings);
+  const auto seconds = take_turns({&whole, &cut, &alone}, options.rounds);
+  std::vector<double> hidden;
+  for (size_t round = 0; round < seconds[0].size(); ++round) {
+    hidden.push_back((seconds[0][round] - seconds[1][round]) /
+                     (seconds[0][round] - seconds[2][round]));
+  }
+  const std::vector<double> middle = medians(seconds);
+  Result result;
+  result.name = "tensor_overlap/tp" + std::to_string(ranks);
+  result.about = "share of the communication of axis tp that 4 chunks hide behind products";
+  result.seconds = {
+      {"whole products", middle[0]}, {"4 chunks", middle[1]}, {"without communication", middle[2]}};
+  result.result = estimate_median(hidden);
+  result.unit = "of the communication";
+  result.target = "at least 0.85";
+  result.met = result.result.median >= 0.85;
+  return result;
+}
+
+// ---- checkpoints
+
+Result checkpoint(const Options& options, bool paced) {
+  const Folder folder;
+  Result result;
+  result.name = std::string("checkpoint/") + (paced ? "paced" : "cpu");
+  result.about = "time of a step while a checkpoint is written, to the time of a step without one";
+  result.target = "at most 1.03";
+  std::vector<Device> devices;
+  parallel::Settings settings = llama(4, 512, 128, 8);
+  settings.sharding = 1;  // each rank writes a half
+  if (paced) {
+    devices = chips(folder, "checkpoint", 2, 0.02, 20, 2, 5);
+  } else {
+    settings.model.width = 256;
+    settings.model.mlp_width = 704;
+    devices = {Device::find("cpu:0"), Device::find("cpu:1")};
+  }
+  ParallelJob job(devices, "dp=2", settings, {}, folder.path() / "sets");
+  job.step_behind_save();
+  job.wait_for_save();
+  std::vector<double> plain, saving, ratios;
+  for (int round = 0; round < options.rounds; ++round) {
+    const double without = job.step();
+    const double with = job.step_behind_save();
+    job.wait_for_save();
+    plain.push_back(without);
+    saving.push_back(with);
+    ratios.push_back(with / without);
+  }
+  result.seconds = {{"without", median(plain)}, {"while it is written", median(saving)}};
+  result.result = estimate_median(ratios);
+  result.unit = "of the time";
+  result.met = result.result.median <= 1.03;
+  return result;
+}
+
+// ---- pipelines: the bubble beside its formula, by the program that draws them
+
+std::vector<Result> bubbles(const Options& options) {
+  ProcessOptions process;
+  process.command = {options.programs + "/pipeline_timeline", "--pass-ms", "60", "--steps",
+                     std::to_string(std::max(3, options.rounds))};
+  process.output = ProcessOptions::Stream::kPiped;
+  process.errors = ProcessOptions::Stream::kAsOutput;
+  const ProgramResult program = run_program(process, std::chrono::minutes(10));
+  std::vector<Result> results;
+  std::istringstream lines(program.output);
+  for (std::string line; std::getline(lines, line);) {
+    char name[64] = {};
+    double measured = 0, low = 0, high = 0, formula = 0;
+    unsigned ranks = 0, chunks = 0, micro_batches = 0;
+    unsigned long steps = 0;
+    if (std::sscanf(line.c_str(),
+                    "%63[^:]: %u ranks, %u chunks, %u micro-batches: bubble %lf %% (%lf to %lf in "
+                    "%lu steps), formula %lf %%",
+                    name, &ranks, &chunks, &micro_batches, &measured, &low, &high, &steps,
+                    &formula) != 9) {
+      continue;
+    }
+    Result result;
+    result.name = "pipeline_bubble/" + std::string(name);
+    char about[160];
+    std::snprintf(about, sizeof(about),
+                  "idle share of a step over the formula's, %.1f %%: %u ranks, %u micro-batches, "
+                  "%u chunks a rank",
+                  formula, ranks, micro_batches, chunks);
+    result.about = about;
+    result.result = {(measured - formula) / 100, (low - formula) / 100, (high - formula) / 100};
+    result.unit = "of the step";
+    result.target = "at most 0.03";
+    result.met = result.result.median <= 0.03;
+    results.push_back(result);
+  }
+  if (results.empty()) throw std::runtime_error("pipeline_timeline: " + program.output);
+  return results;
+}
+
+// ---- two makes in one mesh
+
+// Published float32, memory and link rates of two chips (emulator/profiles), divided by one factor.
+// The plan, by hand: a pipeline with a stage for each make, whose layers are as their rates, so
+// that activations alone cross between the makes; each make adds its gradients over its own links.
+Result mixed_makes(const Options& options) {
+  const Folder folder;
+  constexpr double kScale = 0.1;  // of the profiles, which divide by 200
+  const auto slow = [&](const std::string& name) {
+    return chips(folder, name, 4, 0.0975 * kScale, 10.2 * kScale, 1 * kScale, 0.16 * kScale);
+  };
+  const auto fast = [&](const std::string& name) {
+    return chips(folder, name, 4, 0.47 * kScale, 8 * kScale, 0.98 * kScale, 0.16 * kScale);
+  };
+  const auto both = [&](const std::string& name) {
+    std::vector<Device> devices = slow(name + "-a");
+    for (const Device& device : fast(name + "-b")) devices.push_back(device);
+    return devices;
+  };
+  parallel::Settings settings = llama(23, 256, 64, 64);
+  settings.micro_batches = 16;
+  parallel::Settings planned = settings, equal = settings;
+  planned.stage_layers = {4, 19};  // the rates are as 1 to 4.8
+  equal.stage_layers = {12, 11};
+  ParallelJob mixed(both("planned"), "pp=2,dp=4", planned, "zero-bubble");
+  ParallelJob unweighted(both("equal"), "pp=2,dp=4", equal, "zero-bubble");
+  ParallelJob first(slow("first"), "dp=4", settings);
+  ParallelJob second(fast("second"), "dp=4", settings);
+  const auto seconds =
+      take_turns({&mixed, &first, &second, &unweighted}, std::min(options.rounds, 3));
+  std::vector<double> ratios;
+  for (size_t round = 0; round < seconds[0].size(); ++round) {
+    ratios.push_back(1 / seconds[0][round] / (1 / seconds[1][round] + 1 / seconds[2][round]));
+  }
+  const std::vector<double> middle = medians(seconds);
+  Result result;
+  result.name = "mixed_makes/2";
+  char about[240];
+  std::snprintf(
+      about, sizeof(about),
+      "steps a second of a pipeline of two makes, 4 chips each, with layers by speed, to the "
+      "sum of each make's alone, same model and batch; with equal stages %.2f",
+      1 / middle[3] / (1 / middle[1] + 1 / middle[2]));
+  result.about = about;
+  result.seconds = {{"layers by speed", middle[0]},
+                    {"equal stages", middle[3]},
+                    {"A800-like alone", middle[1]},
+                    {"910B-like alone", middle[2]}};
+  result.result = estimate_median(ratios);
+  result.unit = "of the sum";
+  result.target = "at least 0.97";
+  result.met = result.result.median >= 0.97;
+  return result;
+}
+
+// ---- reports
+
+std::string markdown_of(const Machine& machine, const std::vector<Result>& results, int rounds) {
+  std::ostringstream out;
+  char line[512];
+  std::snprintf(line, sizeof(line),
+                "%s, %u cores, load %.2f before and %.2f after. Keel %s, %s. %s; medians of %d "
+                "rounds, with their 95 %% interval, of bubbles the range.\n\n",
+                machine.cpu.c_str(), machine.cores, machine.load_before, machine.load_after,
+                machine.keel.c_str(), machine.compiler.c_str(), machine.date.c_str(), rounds);
+  out << line
+      << "| figure | result | target | | seconds of a step | |\n|---|---|---|---|---|---|\n";
+  for (const Result& result : results) {
+    if (!result.skipped.empty()) {
+      out << "| " << result.name << " | skipped: " << result.skipped << " | " << result.target
+          << " | | | |\n";
+      continue;
+    }
+    std::snprintf(line, sizeof(line), "| %s | %.3f (%.3f to %.3f) %s | %s | %s | ",
+                  result.name.c_str(), result.result.median, result.result.low, result.result.high,
+                  result.unit.c_str(), result.target.c_str(), result.met ? "met" : "missed");
+    out << line;
+    for (size_t i = 0; i < result.seconds.size(); ++i) {
+      std::snprintf(line, sizeof(line), "%s%s %.4f", i == 0 ? "" : ", ",
+                    result.seconds[i].first.c_str(), result.seconds[i].second);
+      out << line;
+    }
+    out << " | " << result.about << " |\n";
+  }
+  return out.str();
+}
+
+std::string json_of(const Machine& machine, const std::vector<Result>& results, int rounds) {
+  ordered_json figures = ordered_json::array();
+  for (const Result& result : results) {
+    ordered_json seconds = ordered_json::object();
+    for (const auto& [name, median] : result.seconds) seconds[name] = median;
+    ordered_json figure = {{"name", result.name}, {"about", result.about}};
+    if (result.skipped.empty()) {
+      figure["seconds"] = seconds;
+      figure["result"] = {{"median", result.result.median},
+                          {"low", result.result.low},
+                          {"high", result.result.high},
+                          {"unit", result.unit}};
+      figure["met"] = result.met;
+    } else {
+      figure["skipped"] = result.skipped;
+    }
+    figure["target"] = result.target;
+    figures.push_back(figure);
+  }
+  const ordered_json of_machine =
+      ordered_json::parse(to_json(machine), nullptr, /*allow_exceptions=*/false);
+  return ordered_json{
+             {"format", 1}, {"machine", of_machine}, {"rounds", rounds}, {"figures", figures}}
+             .dump(2) +
+         "\n";
+}
+
+void write(const std::string& path, const std::string& text) {
+  if (path.empty()) return;
+  std::ofstream file(path);
+  file << text;
+  if (!file.flush()) throw std::runtime_error(path + " cannot be written");
+}
+
+int run(const Options& options) {
+  setenv("KEEL_CPU_DEVICES", "2", /*overwrite=*/0);
+  setenv("KEEL_CPU_CORES", "1", 0);
+  keel_init_options init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+  init.backends = "cpu,sim";
+  const Runtime runtime(init);
+  Machine machine = examine_machine();
+  std::vector<Result> results;
+  const auto take = [&](const std::string& name, const auto& figures) {
+    const bool is_wanted =
+        options.filters.empty() ||
+        std::any_of(options.filters.begin(), options.filters.end(), [&](const std::string& filter) {
+          return name.find(filter) != std::string::npos;
+        });
+    if (!is_wanted) return;
+    std::vector<Result> taken;
+    try {
+      taken = figures();
+    } catch (const std::exception& error) {
+      Result failed;
+      failed.name = name;
+      failed.skipped = error.what();
+      taken = {failed};
+    }
+    for (const Result& result : taken) {
+      std::printf("%-30s %.3f %s, %s: %s%s\n", result.name.c_str(), result.result.median,
+                  result.unit.c_str(), result.target.c_str(), result.met ? "met" : "missed",
+                  result.skipped.empty() ? "" : (" (" + result.skipped + ")").c_str());
+      std::fflush(stdout);
+      results.push_back(result);
+    }
+  };
+  using Results = std::vector<Result>;
+  take("tensor_overlap/tp2", [&] { return Results{tensor_overlap(options, 2)}; });
+  take("tensor_overlap/tp4", [&] { return Results{tensor_overlap(options, 4)}; });
+  take("pipeline_bubble", [&] { return bubbles(options); });
+  take("mixed_makes/2", [&] { return Results{mixed_makes(options)}; });
+  take("checkpoint/paced", [&] { return Results{checkpoint(options, true)}; });
+  take("checkpoint/cpu", [&] { return Results{checkpoint(options, false)}; });
+  machine.load_after = load_average();
+  write(options.json, json_of(machine, results, options.rounds));
+  write(options.markdown, markdown_of(machine, results, options.rounds));
+  return 0;
+}
+
+}  // namespace
+}  // namespace keel::bench
+
+int main(int argc, char** argv) {
+  keel::bench::Options options;
+  CLI::App app("Figures of hybrid-parallel training, on paced emulated chips and CPU devices");
+  app.add_option("--filter", options.filters, "Figures whose name contains this; default: all");
+  app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 1000))->capture_default_str();
+  app.add_option("--json", options.json)->type_name("FILE");
+  app.add_option("--markdown", options.markdown)->type_name("FILE");
+  CLI11_PARSE(app, argc, argv);
+  options.programs = std::filesystem::path(argv[0]).parent_path().string();
+  if (options.programs.empty()) options.programs = ".";
+  try {
+    return keel::bench::run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "keel_bench_parallel: %s\n", error.what());
+    return 1;
+  }
+}
