@@ -7,6 +7,7 @@
 #include "backends/gpu/device.h"
 #include "backends/gpu/result_codes.h"
 #include "backends/gpu/stream.h"
+#include "kernels/gpu/arguments.h"
 #include "kernels/gpu/image.h"
 
 namespace keel::gpu {
