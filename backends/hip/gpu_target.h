@@ -114,9 +114,9 @@ inline constexpr const char* kDriverFile = "";  // the newest soname in the fold
 inline constexpr const char* kFolderVariable = "KEEL_HIP_LIBRARY_FOLDER";
 inline constexpr const char* kCclFolderVariable = "KEEL_RCCL_LIBRARY_FOLDER";
 inline constexpr std::string_view kCclFolderKey = "rccl_folder";
-// No library of matrix products is called: a variable and a key that no one sets.
-inline constexpr const char* kProductsFolderVariable = "KEEL_HIP_PRODUCTS_FOLDER";
-inline constexpr std::string_view kProductsFolderKey = "products_folder";
+// No library of matrix products is called.
+inline constexpr const char* kProductsFolderVariable = "";
+inline constexpr std::string_view kProductsFolderKey;
 // The oldest supported version; all functions that the plugin requires exist since then.
 inline constexpr int kOldestDriver = 50200000;
 inline constexpr keel_binary_format kBinaryFormat = KEEL_BINARY_HSACO;
