@@ -36,11 +36,12 @@ extern "C" {
  * |absent_ns|: a rank whose process lives but which has not called so long after this rank, or does
  * not go on so long, is left out. 0: such a rank is waited for until the deadline. The smallest
  * |absent_ns| of the callers counts.
- * |options|: as in keel_comm_split. Native libraries form their communicators anew.
+ * |options|: as in keel_comm_split, but the priority stays. Native libraries form their
+ * communicators anew.
  *
- * KEEL_FAILED_PRECONDITION: |comm| was shrunk before, or the other ranks have left this one out;
- * nothing that this rank does in |comm| reaches them any more. Analogue: MPIX_Comm_shrink of ULFM.
- */
+ * KEEL_FAILED_PRECONDITION: |comm| was shrunk before, another thread shrinks it, or the other ranks
+ * have left this one out; nothing that this rank does in |comm| reaches them any more. Analogue:
+ * MPIX_Comm_shrink of ULFM. */
 KEEL_API keel_status keel_comm_shrink(keel_comm comm, int64_t timeout_ns, int64_t absent_ns,
                                       const keel_comm_options* options, keel_comm* out_comm);
 
