@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "base/ipc/process.h"
+#include "base/strict_json.h"
 #include "bench/harness.h"
 #include "bench/machine.h"
 #include "bench/parallel_job.h"
@@ -334,8 +335,9 @@ std::string json_of(const Machine& machine, const std::vector<Result>& results, 
     figure["target"] = result.target;
     figures.push_back(figure);
   }
-  const ordered_json of_machine =
-      ordered_json::parse(to_json(machine), nullptr, /*allow_exceptions=*/false);
+  ordered_json of_machine;
+  std::string error;  // none: to_json() writes what is read here
+  (void)keel::parse_json(to_json(machine), &of_machine, &error);
   return ordered_json{
              {"format", 1}, {"machine", of_machine}, {"rounds", rounds}, {"figures", figures}}
              .dump(2) +

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/ascend/testing/own_sdk.h"
+#include "core/testing/library_file.h"
 #include "vendor/ascend/acl.h"
 #include "vendor/ascend/hccl.h"
 
@@ -149,7 +150,7 @@ class AscendExecutorTest : public AscendTest, public ::testing::WithParamInterfa
 TEST_P(AscendExecutorTest, CallsRepeat) {
   open("memory_mib=64", [](const OwnSdk& sdk) {
     if (*GetParam() != '\0') {
-      ASSERT_TRUE(sdk.remove_symbol("libnnopbase.so", GetParam()));
+      ASSERT_TRUE(remove_symbol(sdk.path("libnnopbase.so"), GetParam()));
     }
   });
   char* const memory = alloc(4096);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backends/ascend/testing/own_sdk.h"
+#include "core/testing/library_file.h"
 
 namespace keel::testing {
 namespace {
@@ -64,7 +65,7 @@ TEST(AscendSdkTest, EachRequiredSymbolOfTheRuntimeIsNamedWhereItIsMissing) {
   };
   for (const char* name : names) {
     const OwnSdk sdk;
-    ASSERT_TRUE(sdk.remove_symbol("libascendcl.so", name)) << name;
+    ASSERT_TRUE(remove_symbol(sdk.path("libascendcl.so"), name)) << name;
     const OwnInstance instance(sdk.folder());
     EXPECT_EQ(instance.count(), 0u) << name;
     expect_has(instance.reason(), std::string("symbols missing: ") + name);
@@ -79,7 +80,7 @@ TEST(AscendSdkTest, WithoutAnyOptionalSymbolTheDevicesAreThere) {
   };
   for (const char* name : names) {
     const OwnSdk sdk;
-    ASSERT_TRUE(sdk.remove_symbol("libascendcl.so", name)) << name;
+    ASSERT_TRUE(remove_symbol(sdk.path("libascendcl.so"), name)) << name;
     const OwnInstance instance(sdk.folder());
     EXPECT_EQ(instance.count(), 2u) << name << ": " << instance.reason();
     EXPECT_NE(instance.capabilities() & KEEL_CAPABILITY_ASYNC, 0u) << name;
@@ -92,7 +93,7 @@ TEST(AscendSdkTest, CapabilitiesFollowTheLibrariesThatAreThere) {
     if (symbol.empty()) {
       std::filesystem::remove(sdk.path(file));
     } else {
-      EXPECT_TRUE(sdk.remove_symbol(file, symbol)) << symbol;
+      EXPECT_TRUE(remove_symbol(sdk.path(file), symbol)) << symbol;
     }
     const OwnInstance instance(sdk.folder());
     EXPECT_EQ(instance.count(), 2u) << instance.reason();

@@ -13,8 +13,6 @@
 #include <filesystem>
 #include <string>
 
-#include "core/testing/library_file.h"
-
 namespace keel::testing {
 
 // The plugin's last error text on this thread.
@@ -59,11 +57,6 @@ class OwnSdk {
 
   const std::string& folder() const { return folder_; }
   std::string path(const std::string& file) const { return folder_ + "/" + file; }
-
-  // Returns false if the library has no such symbol.
-  bool remove_symbol(const std::string& file, const std::string& name) const {
-    return testing::remove_symbol(path(file), name);
-  }
 
  private:
   std::string folder_;
