@@ -39,8 +39,9 @@ opened_libraries() {
   if [[ -f $root/lib/keel/plugins/libkeel_vulkan.so ]]; then echo libvulkan.so.1; fi
 }
 
+# Archives have the mark of their members at a line's begin.
 elf_files() {
-  find "$root" -type f -print0 | xargs -0 grep --text --files-with-matches $'^\x7fELF'
+  find "$root" -type f ! -name '*.a' -print0 | xargs -0 grep --text --files-with-matches $'^\x7fELF'
 }
 
 # ---- what the project builds ---------------------------------------------------------
