@@ -26,8 +26,9 @@ namespace fs = std::filesystem;
 constexpr std::string_view kTemplateName = "skeleton";
 // Same limit as in core: device names, "NAME:0", must fit their fields.
 constexpr size_t kLongestName = 31;
-constexpr std::array<std::string_view, 10> kOwnNames = {
-    "ascend", "cpu", "cuda", "hip", "kunlun", "level_zero", "sim", "simt", "skeleton", "vulkan"};
+constexpr std::array<std::string_view, 11> kOwnNames = {"ascend", "cpu",      "cuda",       "gpu",
+                                                        "hip",    "kunlun",   "level_zero", "sim",
+                                                        "simt",   "skeleton", "vulkan"};
 
 struct TemplateFile {
   const char* source;       // in share/keel/skeleton
