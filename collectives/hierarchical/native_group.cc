@@ -96,7 +96,14 @@ class AsyncCommInit {
   }
   void run() {
     keel_plugin_comm* native = nullptr;
-    Status status = device_->check(make_(&native), name_);
+    Status status;
+    {
+      // On a busy machine the thread may begin after the wait has been given up, and the device may
+      // be closed by then.
+      std::lock_guard lock(mutex_);
+      if (is_given_up_) status = failure(KEEL_CANCELLED, "{}: {}", device_->name(), name_);
+    }
+    if (status.ok()) status = device_->check(make_(&native), name_);
     std::lock_guard lock(mutex_);
     if (is_given_up_ && native != nullptr) device_->ccl_table()->destroy(native);
     native_ = native;
