@@ -117,7 +117,12 @@ std::string sum(Rank& self) {
     status = keel_copy(self.stream, KEEL_HOST, values.data(), self.device, self.data, bytes);
   }
   if (status == KEEL_OK) status = keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT);
-  if (status != KEEL_OK) return told(status);
+  if (status != KEEL_OK) {
+    std::string failure = told(status);
+    // The upload may be under way still, where a later call was refused.
+    keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT);
+    return failure;
+  }
   for (const int32_t value : values) {
     if (value != values[0]) return "elements differ";
   }
