@@ -25,7 +25,8 @@ extern "C" {
  *
  * Result: all callers get the same group with the same epoch, or a caller gets a failure. A rank
  * that ends at any step of the call is left out too: the others agree again. A rank without a
- * result may call again.
+ * result may call again. Between hosts one case is not covered yet (docs/hosts.md, limits): the
+ * process that serves ends in the milliseconds in which it tells the ranks that they have met.
  *
  * |comm| may have failed in any way, or be whole. Whole or not, it ends here: operations in flight
  * have failed before the new communicator exists, and none of them touches a buffer afterwards. The
