@@ -30,7 +30,6 @@
 // fills with patterns of more than a byte, kernels of the caller, native gates, health.
 #include <keel/abi.h>
 
-#include <algorithm>
 #include <cstring>
 #include <keel/plugin/slots.hpp>
 #include <keel/plugin_kit.hpp>
@@ -64,26 +63,7 @@ auto& object(Handle* handle) {
   return Handles::object(handle);
 }
 
-// Passes ownership of |made| to core if |status| is KEEL_OK.
-template <typename Object, typename Handle>
-keel_status give(keel_status status, std::unique_ptr<Object>* made, Handle** out_handle) {
-  if (status == KEEL_OK) *out_handle = reinterpret_cast<Handle*>(made->release());
-  return status;
-}
-
 // ---- instance and device -------------------------------------------------------
-
-keel_status create_instance(const keel_instance_settings* settings,
-                            keel_plugin_instance** out_instance) {
-  return kit::guard([&] {
-    if (settings != nullptr) {
-      const keel_status known = kit::check_extensions(settings->header.next);
-      if (known != KEEL_OK) return known;
-    }
-    std::unique_ptr<Instance> instance;
-    return give(Instance::create(settings, &instance), &instance, out_instance);
-  });
-}
 
 keel_status device_count(keel_plugin_instance* instance, uint32_t* out_count) {
   return kit::guard([&] {
@@ -94,25 +74,11 @@ keel_status device_count(keel_plugin_instance* instance, uint32_t* out_count) {
   });
 }
 
-keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
-                        keel_device_info* out_info) {
-  return kit::guard([&] {
-    keel_device_info info = {};
-    const keel_status status = object(instance).describe(ordinal, &info);
-    // |out_info| may be an older, shorter version.
-    info.header = out_info->header;
-    if (status == KEEL_OK) {
-      std::memcpy(out_info, &info, std::min<size_t>(info.header.size, sizeof(info)));
-    }
-    return status;
-  });
-}
-
 keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
                         keel_plugin_device** out_device) {
   return kit::guard([&] {
     std::unique_ptr<Device> device;
-    return give(Device::open(object(instance).sdk(), ordinal, &device), &device, out_device);
+    return kit::give(Device::open(object(instance).sdk(), ordinal, &device), &device, out_device);
   });
 }
 
@@ -123,7 +89,7 @@ keel_status device_native_handle(keel_plugin_device* device, uint32_t which, voi
 constexpr keel_device_table kDeviceTable = {
     .header = kit::header<keel_device_table>(KEEL_STRUCT_DEVICE_TABLE),
     .count = device_count,
-    .info = device_info,
+    .info = Slots::device_info<&Instance::describe>,
     .open = device_open,
     .close = Slots::destroy<keel_plugin_device>,
     .memory_info = Slots::call<&Device::memory_info>,
@@ -158,7 +124,7 @@ constexpr keel_memory_table kMemoryTable = {
 keel_status stream_wrap(keel_plugin_device* device, void* native, keel_plugin_stream** out_stream) {
   return kit::guard([&] {
     std::unique_ptr<Stream> stream;
-    return give(Stream::wrap(object(device), native, &stream), &stream, out_stream);
+    return kit::give(Stream::wrap(object(device), native, &stream), &stream, out_stream);
   });
 }
 
@@ -291,9 +257,9 @@ keel_status ccl_init_rank(keel_plugin_device* device, const void* id, uint64_t i
     }
     std::memcpy(info.get(), id, sizeof(*info));
     std::unique_ptr<Communicator> made;
-    return give(Communicator::create(object(device), *info, static_cast<uint32_t>(rank),
-                                     static_cast<uint32_t>(world), &made),
-                &made, out_comm);
+    return kit::give(Communicator::create(object(device), *info, static_cast<uint32_t>(rank),
+                                          static_cast<uint32_t>(world), &made),
+                     &made, out_comm);
   });
 }
 
@@ -338,7 +304,7 @@ const keel_plugin kPlugin = {
     .name = "ascend",
     .vendor = "Keel",
     .version = KEEL_ASCEND_VERSION,
-    .create_instance = create_instance,
+    .create_instance = Slots::create_instance<Instance>,
     .destroy_instance = Slots::destroy<keel_plugin_instance>,
     .device = &kDeviceTable,
     .memory = &kMemoryTable,

@@ -35,7 +35,6 @@
 // "bkcl_folder", the folder of libbkcl.so; default KEEL_BKCL_LIBRARY_FOLDER, else the former.
 #include <keel/abi.h>
 
-#include <algorithm>
 #include <cstring>
 #include <keel/plugin/slots.hpp>
 #include <keel/plugin_kit.hpp>
@@ -65,26 +64,7 @@ auto& object(Handle* handle) {
   return Handles::object(handle);
 }
 
-// Passes ownership of |made| to core if |status| is KEEL_OK.
-template <typename Object, typename Handle>
-keel_status give(keel_status status, std::unique_ptr<Object>* made, Handle** out_handle) {
-  if (status == KEEL_OK) *out_handle = reinterpret_cast<Handle*>(made->release());
-  return status;
-}
-
 // ---- instance and device -------------------------------------------------------
-
-keel_status create_instance(const keel_instance_settings* settings,
-                            keel_plugin_instance** out_instance) {
-  return kit::guard([&] {
-    if (settings != nullptr) {
-      const keel_status known = kit::check_extensions(settings->header.next);
-      if (known != KEEL_OK) return known;
-    }
-    std::unique_ptr<Instance> instance;
-    return give(Instance::create(settings, &instance), &instance, out_instance);
-  });
-}
 
 keel_status device_count(keel_plugin_instance* instance, uint32_t* out_count) {
   return kit::guard([&] {
@@ -95,34 +75,20 @@ keel_status device_count(keel_plugin_instance* instance, uint32_t* out_count) {
   });
 }
 
-keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
-                        keel_device_info* out_info) {
-  return kit::guard([&] {
-    keel_device_info info = {};
-    const keel_status status = object(instance).describe(ordinal, &info);
-    // |out_info| may be an older, shorter version.
-    info.header = out_info->header;
-    if (status == KEEL_OK) {
-      std::memcpy(out_info, &info, std::min<size_t>(info.header.size, sizeof(info)));
-    }
-    return status;
-  });
-}
-
 keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
                         keel_plugin_device** out_device) {
   return kit::guard([&] {
     std::unique_ptr<Device> device;
     const Instance& from = object(instance);
-    return give(Device::open(from.runtime(), ordinal, from.bkcl_folder(), &device), &device,
-                out_device);
+    return kit::give(Device::open(from.runtime(), ordinal, from.bkcl_folder(), &device), &device,
+                     out_device);
   });
 }
 
 constexpr keel_device_table kDeviceTable = {
     .header = kit::header<keel_device_table>(KEEL_STRUCT_DEVICE_TABLE),
     .count = device_count,
-    .info = device_info,
+    .info = Slots::device_info<&Instance::describe>,
     .open = device_open,
     .close = Slots::destroy<keel_plugin_device>,
     .memory_info = nullptr,
@@ -158,14 +124,14 @@ keel_status stream_create(keel_plugin_device* device, int32_t /*priority*/,
                           keel_plugin_stream** out_stream) {
   return kit::guard([&] {
     std::unique_ptr<Stream> stream;
-    return give(Stream::create(object(device), &stream), &stream, out_stream);
+    return kit::give(Stream::create(object(device), &stream), &stream, out_stream);
   });
 }
 
 keel_status stream_wrap(keel_plugin_device* device, void* native, keel_plugin_stream** out_stream) {
   return kit::guard([&] {
     std::unique_ptr<Stream> stream;
-    return give(Stream::wrap(object(device), native, &stream), &stream, out_stream);
+    return kit::give(Stream::wrap(object(device), native, &stream), &stream, out_stream);
   });
 }
 
@@ -181,7 +147,7 @@ keel_status event_create(keel_plugin_device* device, uint32_t flags,
       return kit::fail(KEEL_UNSUPPORTED, "kunlun: XRE's events have no times");
     }
     std::unique_ptr<Event> event;
-    return give(Event::create(object(device), &event), &event, out_event);
+    return kit::give(Event::create(object(device), &event), &event, out_event);
   });
 }
 
@@ -226,7 +192,7 @@ const keel_plugin kPlugin = {
     .name = "kunlun",
     .vendor = "Keel",
     .version = KEEL_KUNLUN_VERSION,
-    .create_instance = create_instance,
+    .create_instance = Slots::create_instance<Instance>,
     .destroy_instance = Slots::destroy<keel_plugin_instance>,
     .device = &kDeviceTable,
     .memory = &kMemoryTable,

@@ -6,11 +6,22 @@
 
 #include <keel/abi.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <keel/plugin_kit.hpp>
 #include <memory>
 #include <type_traits>
 
 namespace keel::kit {
+
+// Passes ownership of |made| to core if |status| is KEEL_OK.
+template <typename Object, typename Handle>
+keel_status give(keel_status status, std::unique_ptr<Object>* made, Handle** out_handle) {
+  if (status == KEEL_OK) *out_handle = reinterpret_cast<Handle*>(made->release());
+  return status;
+}
 
 // Slots of a plugin whose class |Handles| has two kinds of static functions:
 //   Object& object(keel_plugin_stream*)  for each type of handle in the slots used
@@ -51,9 +62,38 @@ class Slots {
   static keel_status create(Parent* parent, Argument argument, Handle** out_handle) {
     return guard([&] {
       std::unique_ptr<Object> made;
-      const keel_status created = status(kCreate(Handles::object(parent), argument, &made));
-      if (created == KEEL_OK) *out_handle = reinterpret_cast<Handle*>(made.release());
-      return created;
+      return give(status(kCreate(Handles::object(parent), argument, &made)), &made, out_handle);
+    });
+  }
+
+  // keel_plugin.create_instance: Instance::create(settings, std::unique_ptr<Instance>*), once no
+  // extension of |settings| is unknown.
+  template <typename Instance>
+  static keel_status create_instance(const keel_instance_settings* settings,
+                                     keel_plugin_instance** out_instance) {
+    return guard([&] {
+      if (settings != nullptr) {
+        const keel_status known = check_extensions(settings->header.next);
+        if (known != KEEL_OK) return known;
+      }
+      std::unique_ptr<Instance> made;
+      return give(Instance::create(settings, &made), &made, out_instance);
+    });
+  }
+
+  // keel_device_table.info: the instance's |kDescribe|(ordinal, keel_device_info*). |out_info| may
+  // be an older, shorter version.
+  template <auto kDescribe>
+  static keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
+                                 keel_device_info* out_info) {
+    return guard([&] {
+      keel_device_info info = {};
+      const keel_status described = (Handles::object(instance).*kDescribe)(ordinal, &info);
+      info.header = out_info->header;
+      if (described == KEEL_OK) {
+        std::memcpy(out_info, &info, std::min<size_t>(info.header.size, sizeof(info)));
+      }
+      return described;
     });
   }
 
