@@ -28,7 +28,7 @@ std::string mebibytes(uint64_t bytes) {
   return text;
 }
 
-// What a device that is full holds of this rank, behind what it could not take.
+// Text of a full device: the tensor that it could not take, then what it holds of this rank.
 std::string full_text(std::initializer_list<int64_t> shape, uint64_t size, Use use,
                       const std::array<uint64_t, kUses>& held) {
   std::string text = "no memory for " + std::string(kUseNames[static_cast<size_t>(use)]) + " [";

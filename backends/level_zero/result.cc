@@ -32,7 +32,7 @@ constexpr Row kRows[] = {
     {ze::kHandleObjectInUse, KEEL_FAILED_PRECONDITION, "ERROR_HANDLE_OBJECT_IN_USE"},
     {ze::kInvalidNullPointer, KEEL_INVALID_ARGUMENT, "ERROR_INVALID_NULL_POINTER"},
     {ze::kInvalidSize, KEEL_INVALID_ARGUMENT, "ERROR_INVALID_SIZE"},
-    // Of an allocation: larger than the device's memory.
+    // An allocation larger than the device's memory.
     {ze::kUnsupportedSize, KEEL_OUT_OF_MEMORY, "ERROR_UNSUPPORTED_SIZE"},
     {ze::kUnsupportedAlignment, KEEL_UNSUPPORTED, "ERROR_UNSUPPORTED_ALIGNMENT"},
     {ze::kInvalidEnumeration, KEEL_INVALID_ARGUMENT, "ERROR_INVALID_ENUMERATION"},

@@ -303,7 +303,7 @@ struct End {
 };
 
 TEST_P(ShrinkTest, RanksGoOnWhileOneMoreEndsAtAnyStep) {
-  // Of one host the lowest rank makes the segment. Between hosts its process serves, and must live;
+  // The lowest rank of one host makes the segment. Between hosts its process serves, and must live;
   // the ranks have met in epoch 2 before a victim of the last steps ends.
   const std::vector<End> on_one_host = {{"voted", 0, 2}, {"offered", 0, 2}, {"entered", 0, 2},
                                         {"ended", 3, 2}, {"agreed", 3, 2},  {"entered", 3, 2}};

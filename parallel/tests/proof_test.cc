@@ -13,7 +13,7 @@ namespace keel::parallel::testing {
 namespace {
 
 constexpr int64_t kSteps = kSanitized ? 3 : 20;
-// Of the CUDA backend's own kernels, which the host runs thread by thread: a second a step.
+// Steps on the CUDA backend's own kernels, which the host runs thread by thread: a second each.
 constexpr int64_t kKernelSteps = 3;
 constexpr double kLossTolerance = 1e-4;
 constexpr double kGradientTolerance = 1e-3;

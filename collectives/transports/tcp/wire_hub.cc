@@ -198,7 +198,7 @@ Status WireHub::connect_server(uint32_t peer, const Deadline& deadline,
                                 .address = other.address},
                                limit);
   if (greeted.ok()) *out_socket = dialog.take();
-  // Whoever accepts a connection has not ended, as far as the kernel of its host knows.
+  // A process that accepts a connection has not ended, as far as the kernel of its host knows.
   const bool may_pass = greeted.code() == KEEL_RANK_FAILED || greeted.code() == KEEL_TIMED_OUT;
   return may_pass ? Status(KEEL_UNAVAILABLE, greeted.text()) : greeted;
 }

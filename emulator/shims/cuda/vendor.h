@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What differs between the drivers that are made of the sources here: CUDA's, and HIP's runtime,
+// Differences between the drivers that are made of the sources here: CUDA's, and HIP's runtime,
 // whose functions call these.
 #ifndef KEEL_EMULATOR_SHIMS_CUDA_VENDOR_H_
 #define KEEL_EMULATOR_SHIMS_CUDA_VENDOR_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the loader asks a driver for: the tables of functions. A function that this driver lacks is
+// The tables of functions that the loader asks a driver for. A function that this driver lacks is
 // there, and answers that the feature is unsupported.
 #include <algorithm>
 
@@ -47,7 +47,7 @@ void set_functions(Table wanted, AnyFunction* functions) {
 KEEL_ZE_TABLES(KEEL_ZE_TABLE)
 #undef KEEL_ZE_TABLE
 
-// Of these interfaces the driver has nothing, but a loader drops a driver without their tables.
+// The driver has nothing of these interfaces, but a loader drops a driver without their tables.
 #define KEEL_ZE_EMPTY(prefix, table, slots)                                                 \
   extern "C" ze::Result prefix##Get##table##ProcAddrTable(uint32_t version, void* filled) { \
     if (filled == nullptr) return ze::kInvalidNullPointer;                                  \
