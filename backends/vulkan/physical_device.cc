@@ -184,6 +184,11 @@ std::optional<PhysicalDevice> PhysicalDevice::examine(const InstanceFunctions& v
     device.max_texels = limits.maxTexelBufferElements;
   }
   device.storage_16bit = features11.storageBuffer16BitAccess != VK_FALSE;
+  device.float_controls.nan = v12.shaderSignedZeroInfNanPreserveFloat32 != VK_FALSE;
+  // Without independence a mode of 32 bits holds for all widths.
+  device.float_controls.subnormal =
+      v12.shaderDenormPreserveFloat32 != VK_FALSE &&
+      v12.denormBehaviorIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
   KernelLimits& kernels = device.kernels;
   kernels.int64 = features.features.shaderInt64 != VK_FALSE;
   kernels.int16 = features.features.shaderInt16 != VK_FALSE;

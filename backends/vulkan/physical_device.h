@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "backends/vulkan/float_controls.h"
 #include "backends/vulkan/vulkan_functions.h"
 
 namespace keel::vulkan {
@@ -34,6 +35,7 @@ struct PhysicalDevice {
   double timestamp_period = 0;       // nanoseconds per tick
   uint64_t timestamp_mask = 0;       // mask of the valid bits; 0: no timestamps
   bool storage_16bit = false;        // shaders may load and store 16-bit integers
+  FloatControls float_controls;
   // Features and size limits of user kernels.
   struct KernelLimits {
     bool int64 = false;

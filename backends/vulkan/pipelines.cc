@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/vulkan/cache_file.h"
+#include "backends/vulkan/float_controls.h"
 #include "backends/vulkan/result.h"
 
 namespace keel::vulkan {
@@ -114,10 +115,12 @@ keel_status Pipelines::get(PipelineKey key, VkPipeline* out_pipeline) {
 
 keel_status Pipelines::create(PipelineKey key, VkPipeline* out_pipeline) {
   const ShaderCode code = shader_code(key.shader);
+  const std::vector<uint32_t> spirv =
+      with_float_controls({code.spirv, code.words}, physical_.float_controls);
   VkShaderModuleCreateInfo module_info = {};
   module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
-  module_info.codeSize = code.words * sizeof(uint32_t);
-  module_info.pCode = code.spirv;
+  module_info.codeSize = spirv.size() * sizeof(uint32_t);
+  module_info.pCode = spirv.data();
   VkShaderModule module = VK_NULL_HANDLE;
   VkResult result = vk_.CreateShaderModule(device_, &module_info, nullptr, &module);
   if (result != VK_SUCCESS) return to_status(result, "vkCreateShaderModule");
