@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/device.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <keel/plugin_kit.hpp>
 
@@ -75,6 +77,8 @@ keel_status Device::alloc(keel_memory_kind kind, uint64_t size, void** out_point
     status =
         call(Names::MemAlloc, [&](const Functions& api) { return api.MemAlloc(&address, size); });
   } else if (kind == KEEL_MEMORY_MANAGED) {
+    const keel_status may_fit = check_managed(size);
+    if (may_fit != KEEL_OK) return may_fit;
     status = call(Names::MemAllocManaged, [&](const Functions& api) {
       return api.MemAllocManaged(&address, size, kAttachGlobal);
     });
@@ -83,6 +87,23 @@ keel_status Device::alloc(keel_memory_kind kind, uint64_t size, void** out_point
   }
   if (status == KEEL_OK) *out_pointer = reinterpret_cast<void*>(address);
   return status;
+}
+
+// The driver grants any size, 64 TiB too, and fails when the pages are used.
+keel_status Device::check_managed(uint64_t size) {
+  uint64_t free = 0;
+  uint64_t total = 0;
+  const keel_status status = memory_info(&free, &total);
+  if (status != KEEL_OK) return status;
+  const uint64_t host =
+      static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  if (size <= total + host) return KEEL_OK;
+  return kit::fail(KEEL_OUT_OF_MEMORY,
+                   KEEL_GPU
+                   ": %llu bytes of managed memory are more than the device and the host "
+                   "have: %llu and %llu",
+                   static_cast<unsigned long long>(size), static_cast<unsigned long long>(total),
+                   static_cast<unsigned long long>(host));
 }
 
 keel_status Device::free(keel_memory_kind kind, void* pointer) {

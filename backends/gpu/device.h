@@ -97,6 +97,7 @@ class Device {
 
   bool is_lost() const { return loss_.load(std::memory_order_acquire) != kSuccess; }
   keel_status say_lost() const;
+  keel_status check_managed(uint64_t size);
   keel_status check(const char* name, Result result);
 
   template <typename Body>
