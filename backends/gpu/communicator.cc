@@ -319,12 +319,28 @@ keel_status Communicator::copy_in_place(const Stream& stream, std::span<const ke
   return status;
 }
 
+// A rank alone scales by a kernel of its own, whose at most 32 blocks, one per 16 KiB, take an even
+// number of 8-byte elements each: NCCL 2.28 leaves out what that rounds off, up to 63 elements. Of
+// whole pieces of 16 KiB none is left out, nor of less than one piece.
+uint64_t Communicator::first_count(const keel_ccl_call& call) const {
+  constexpr uint64_t kPieceBytes = 16 << 10;
+  const uint64_t size = kit::dtype_size(call.dtype);
+  if (world_ != 1 || size != 8 || !reduces(call.collective) || call.reduction != KEEL_PREMUL_SUM) {
+    return call.count;
+  }
+  const uint64_t whole = call.count - call.count % (kPieceBytes / size);
+  return whole == 0 ? call.count : whole;
+}
+
 keel_status Communicator::enqueue(const Stream& stream, std::span<const keel_ccl_call> calls,
                                   const std::vector<const void*>& sources) {
   FactorSums sums(*this);
   std::vector<ncclRedOp_t> reductions(calls.size(), ncclSum);
   for (size_t i = 0; i < calls.size(); ++i) {
-    if (!reduces(calls[i].collective) || translate(calls[i].reduction, &reductions[i])) continue;
+    if (!reduces(calls[i].collective)) continue;
+    // Alone, a rank is its own average; NCCL would scale by 1, of 8-bit floats without a kernel.
+    if (world_ == 1 && calls[i].reduction == KEEL_AVG) continue;
+    if (translate(calls[i].reduction, &reductions[i])) continue;
     const keel_status made = sums.make(calls[i].dtype, calls[i].factor, &reductions[i]);
     if (made != KEEL_OK) return made;
   }
@@ -333,7 +349,20 @@ keel_status Communicator::enqueue(const Stream& stream, std::span<const keel_ccl
         ncclResult_t result = nccl.GroupStart();
         if (result != ncclSuccess) return result;
         for (size_t i = 0; i < calls.size(); ++i) {
-          result = enqueue_one(calls[i], sources[i], reductions[i], stream.native());
+          keel_ccl_call rest = calls[i];
+          const void* source = sources[i];
+          const uint64_t first = first_count(rest);
+          if (first != rest.count) {
+            keel_ccl_call begin = rest;
+            begin.count = first;
+            result = enqueue_one(begin, source, reductions[i], stream.native());
+            if (result != ncclSuccess && result != ncclInProgress) break;
+            const uint64_t bytes = first * kit::dtype_size(rest.dtype);
+            source = static_cast<const std::byte*>(source) + bytes;
+            rest.receive = static_cast<std::byte*>(rest.receive) + bytes;
+            rest.count -= first;
+          }
+          result = enqueue_one(rest, source, reductions[i], stream.native());
           if (result != ncclSuccess && result != ncclInProgress) break;
         }
         // GroupEnd is always called; after a failure it enqueues nothing.

@@ -76,6 +76,8 @@ class Communicator {
   // memory.
   keel_status copy_in_place(const Stream& stream, std::span<const keel_ccl_call> calls,
                             std::vector<const void*>* in_out_sources, bool* out_copied);
+  // How much of |call| is enqueued as a call of its own, before the rest: usually all.
+  uint64_t first_count(const keel_ccl_call& call) const;
   keel_status enqueue(const Stream& stream, std::span<const keel_ccl_call> calls,
                       const std::vector<const void*>& sources);
   ncclResult_t enqueue_one(const keel_ccl_call& call, const void* source, ncclRedOp_t reduction,

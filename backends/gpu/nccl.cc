@@ -110,7 +110,8 @@ bool Nccl::can(keel_collective collective, keel_dtype dtype, keel_reduction redu
     case KEEL_ALL_REDUCE:
     case KEEL_REDUCE:
     case KEEL_REDUCE_SCATTER:
-      return reduction < KEEL_REDUCTION_COUNT;
+      // Alone, a rank has no kernel that scales 8-bit floats.
+      return reduction < KEEL_REDUCTION_COUNT && !(is_float8 && reduction == KEEL_PREMUL_SUM);
     case KEEL_BROADCAST:
     case KEEL_ALL_GATHER:
     case KEEL_SEND:
