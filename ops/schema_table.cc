@@ -171,10 +171,10 @@ constexpr AttributeSpec kMatmulAttributes[] = {
 };
 constexpr DtypeCombination kMatmulDtypes[] = {
     {{KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32}, false, few_roundings(kErrorFloat32)},
-    {{KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_BFLOAT16}, true, few_roundings(kErrorBFloat16)},
-    {{KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_FLOAT32}, true, few_roundings(kErrorFloat32)},
-    {{KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT16}, true, few_roundings(kErrorFloat16)},
-    {{KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT32}, true, few_roundings(kErrorFloat32)},
+    {{KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_BFLOAT16}, true, matrix_unit(kErrorBFloat16)},
+    {{KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_FLOAT32}, true, matrix_unit(kErrorFloat32)},
+    {{KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT16}, true, matrix_unit(kErrorFloat16)},
+    {{KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT32}, true, matrix_unit(kErrorFloat32)},
 };
 constexpr Schema kMatmul = {
     KEEL_OP_MATMUL, "matmul",
@@ -855,10 +855,10 @@ constexpr AttributeSpec kBatchedMatmulAttributes[] = {
 };
 constexpr DtypeCombination kBatchedMatmulDtypes[] = {
     {{KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32}, false, few_roundings(kErrorFloat32)},
-    {{KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_BFLOAT16}, true, few_roundings(kErrorBFloat16)},
-    {{KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_FLOAT32}, true, few_roundings(kErrorFloat32)},
-    {{KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT16}, true, few_roundings(kErrorFloat16)},
-    {{KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT32}, true, few_roundings(kErrorFloat32)},
+    {{KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_BFLOAT16}, true, matrix_unit(kErrorBFloat16)},
+    {{KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_FLOAT32}, true, matrix_unit(kErrorFloat32)},
+    {{KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT16}, true, matrix_unit(kErrorFloat16)},
+    {{KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT32}, true, matrix_unit(kErrorFloat32)},
 };
 constexpr Schema kBatchedMatmul = {
     KEEL_OP_BATCHED_MATMUL, "batched_matmul",
@@ -1009,10 +1009,10 @@ constexpr AttributeSpec kPackedMatmulAttributes[] = {
 };
 constexpr DtypeCombination kPackedMatmulDtypes[] = {
     {{KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32}, false, few_roundings(kErrorFloat32)},
-    {{KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_BFLOAT16}, true, few_roundings(kErrorBFloat16)},
-    {{KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_FLOAT32}, true, few_roundings(kErrorFloat32)},
-    {{KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT16}, true, few_roundings(kErrorFloat16)},
-    {{KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT32}, true, few_roundings(kErrorFloat32)},
+    {{KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_BFLOAT16}, true, matrix_unit(kErrorBFloat16)},
+    {{KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_FLOAT32}, true, matrix_unit(kErrorFloat32)},
+    {{KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT16}, true, matrix_unit(kErrorFloat16)},
+    {{KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT32}, true, matrix_unit(kErrorFloat32)},
 };
 constexpr Schema kPackedMatmul = {
     KEEL_OP_PACKED_MATMUL, "packed_matmul",

@@ -168,10 +168,10 @@ operator(
     ],
     dtypes=[
         "f32 f32 f32 -> f32: few_roundings",
-        "bf16 bf16 bf16 -> bf16: few_roundings, optional",
-        "bf16 bf16 bf16 -> f32: few_roundings, optional",
-        "f16 f16 f16 -> f16: few_roundings, optional",
-        "f16 f16 f16 -> f32: few_roundings, optional",
+        "bf16 bf16 bf16 -> bf16: matrix_unit, optional",
+        "bf16 bf16 bf16 -> f32: matrix_unit, optional",
+        "f16 f16 f16 -> f16: matrix_unit, optional",
+        "f16 f16 f16 -> f32: matrix_unit, optional",
     ],
     accumulation="f32",
 )
@@ -589,10 +589,10 @@ operator(
     ],
     dtypes=[
         "f32 f32 -> f32: few_roundings",
-        "bf16 bf16 -> bf16: few_roundings, optional",
-        "bf16 bf16 -> f32: few_roundings, optional",
-        "f16 f16 -> f16: few_roundings, optional",
-        "f16 f16 -> f32: few_roundings, optional",
+        "bf16 bf16 -> bf16: matrix_unit, optional",
+        "bf16 bf16 -> f32: matrix_unit, optional",
+        "f16 f16 -> f16: matrix_unit, optional",
+        "f16 f16 -> f32: matrix_unit, optional",
     ],
     accumulation="f32",
 )
@@ -696,10 +696,10 @@ operator(
     ],
     dtypes=[
         "f32 f32 f32 -> f32: few_roundings",
-        "bf16 bf16 bf16 -> bf16: few_roundings, optional",
-        "bf16 bf16 bf16 -> f32: few_roundings, optional",
-        "f16 f16 f16 -> f16: few_roundings, optional",
-        "f16 f16 f16 -> f32: few_roundings, optional",
+        "bf16 bf16 bf16 -> bf16: matrix_unit, optional",
+        "bf16 bf16 bf16 -> f32: matrix_unit, optional",
+        "f16 f16 f16 -> f16: matrix_unit, optional",
+        "f16 f16 f16 -> f32: matrix_unit, optional",
     ],
     accumulation="f32",
 )
