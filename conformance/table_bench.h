@@ -96,6 +96,7 @@ class TableBench {
   std::deque<TableEvent> events_;
   keel_plugin_event* front_ = nullptr;  // recorded behind the work of behind_work()
   std::byte* busy_ = nullptr;           // the buffer that work() writes
+  uint64_t busy_bytes_ = 0;
   std::vector<keel_plugin_gate*> gates_;
   std::deque<TableStream> streams_;
   std::unique_ptr<Hold> occupied_;

@@ -273,8 +273,8 @@ gpu_facts ""
 conform_cuda() {
   local levels=()
   [[ $quick ]] && levels=(--level null,memory)
-  step conform-cuda 120 "$keel" conform run --backend cuda ${emulated:+"$emulated"} \
-    "${levels[@]}" --within "$(begin_within 120 $case_margin)" --json "$work/conform-cuda.json"
+  step conform-cuda 150 "$keel" conform run --backend cuda ${emulated:+"$emulated"} \
+    "${levels[@]}" --within "$(begin_within 150 $case_margin)" --json "$work/conform-cuda.json"
 }
 
 conform_vulkan() {
