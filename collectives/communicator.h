@@ -26,6 +26,7 @@
 #include "collectives/runner.h"
 #include "collectives/selection/table_source.h"
 #include "collectives/team.h"
+#include "core/copy.h"
 #include "core/deadline.h"
 #include "core/device.h"
 #include "core/gate.h"
@@ -241,6 +242,11 @@ class Communicator final : public GateOwner {
   // Parts of enqueue(). enqueue_locked() requires a counted call and |mutex_|; begin_now() requires
   // may_run_now(), and uses run_now() or run_now_unlocked().
   Status enqueue_checked(Request& request, const Ref<Stream>& stream);
+  // Whether the call of a rank alone is one copy on its stream, with no host between: 16 MiB on an
+  // H100 took 1.6 ms through the host.
+  bool is_copy(const Request& request, Endpoint* out_to, Endpoint* out_from) const;
+  Status copy_alone(const Request& request, Stream& stream, const Endpoint& to,
+                    const Endpoint& from);
   Status enqueue_locked(std::unique_lock<std::mutex>& lock, Request request,
                         const Ref<Stream>& stream);
   // Progress made by the call with the operation.

@@ -46,6 +46,9 @@ Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
 Status Communicator::enqueue_checked(Request& request, const Ref<Stream>& stream) {
   const Status able = check(request, stream);
   if (!able.ok()) return refuse(std::move(request), able);
+  Endpoint to;
+  Endpoint from;
+  if (world() == 1 && is_copy(request, &to, &from)) return copy_alone(request, *stream, to, from);
   request.algorithm = hosts_ ? hosts_->choose(request) : selection_.choose(request, world());
   if (!hosts_ &&
       (request.algorithm == Algorithm::kDirect || request.algorithm == Algorithm::kOneShot)) {
@@ -58,6 +61,57 @@ Status Communicator::enqueue_checked(Request& request, const Ref<Stream>& stream
   if (stopping_) return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
   if (request.collective != KEEL_SEND_RECV) ++calls_;
   return enqueue_locked(lock, std::move(request), stream);
+}
+
+// Memory that the host reaches needs no path of its own: nothing of it is staged.
+bool Communicator::is_copy(const Request& request, Endpoint* out_to, Endpoint* out_from) const {
+  if (request.count == 0 || request.reduction == KEEL_PREMUL_SUM) return false;
+  switch (request.collective) {
+    case KEEL_ALL_REDUCE:
+    case KEEL_REDUCE:
+    case KEEL_BROADCAST:
+    case KEEL_ALL_GATHER:
+    case KEEL_REDUCE_SCATTER:
+    case KEEL_GATHER:
+    case KEEL_SCATTER:
+    case KEEL_ALL_TO_ALL:
+      break;
+    default:
+      return false;
+  }
+  bool is_staged = false;
+  const auto find = [&](const void* pointer) {
+    Allocation allocation;
+    if (!device_->memory().find(pointer, &allocation)) return Endpoint();
+    if (allocation.kind != KEEL_MEMORY_DEVICE) return Endpoint();
+    is_staged = is_staged || allocation.host_alias == nullptr || !context_.has_alias();
+    return Endpoint{device_.get(), nullptr};
+  };
+  *out_to = find(request.receive);
+  *out_from = find(request.send);
+  out_to->pointer = request.receive;
+  out_from->pointer = const_cast<void*>(request.send);
+  return is_staged;
+}
+
+Status Communicator::copy_alone(const Request& request, Stream& stream, const Endpoint& to,
+                                const Endpoint& from) {
+  FlightRecorder::Entry* entry = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (team().segment().failed()) return team().segment().failure_status();
+    if (stopping_) return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
+    ++calls_;
+    ++operations_;
+    entry = record(request);
+    FlightRecorder::start(entry);
+  }
+  Status status;
+  if (to.pointer != from.pointer) {
+    status = submit_direct_copy(stream, to, from, request.receive_bytes(rank(), world()));
+  }
+  FlightRecorder::finish(entry, status.code());
+  return status;
 }
 
 Status Communicator::enqueue_locked(std::unique_lock<std::mutex>& lock, Request request,
