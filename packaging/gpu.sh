@@ -282,8 +282,8 @@ conform_vulkan() {
     skip conform-vulkan "no Vulkan device is this GPU"
     return
   fi
-  step conform-vulkan 70 "$keel" conform run --backend vulkan --device "${gpu_vulkan#vulkan:}" \
-    --within "$(begin_within 70 $case_margin)" --json "$work/conform-vulkan.json"
+  step conform-vulkan 110 "$keel" conform run --backend vulkan --device "${gpu_vulkan#vulkan:}" \
+    --within "$(begin_within 110 $case_margin)" --json "$work/conform-vulkan.json"
 }
 
 sanitizer() {
