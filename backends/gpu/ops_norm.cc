@@ -7,8 +7,8 @@ namespace {
 
 using simt::KernelId;
 
-// A warp processes rows up to this length, a block longer rows.
-constexpr uint64_t kWarpColumns = 512;
+// A warp processes rows up to this length, which it keeps in registers; a block longer rows.
+constexpr uint64_t kWarpColumns = 1024;
 
 struct RowKernels {
   KernelId warp, block;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_norm, rms_norm and their gradients. A team processes a row, which is read from memory once
-// and then from the caches. 16-bit types are computed in float32 and rounded once.
+// layer_norm, rms_norm and their gradients. A team processes a row, which is read from memory once.
+// 16-bit types are computed in float32 and rounded once.
 #include "kernels/gpu/rows.h"
 
 namespace keel::simt {
@@ -11,17 +11,6 @@ KEEL_SIMT_FUNCTION float normalised(float x, float mean, float rstd) {
   return (x - mean) * rstd;
 }
 
-// A row of x. moments() scales its elements by a power of two: 1, unless their squares leave
-// float32's range.
-template <typename T>
-struct NormRow {
-  const Global<const T>& x;
-  uint64_t begin;
-  uint64_t columns;
-  bool is_aligned;
-  bool has_mean;
-};
-
 // Moments of the scaled elements; |rest| is the part of the mean that |mean| lacks.
 struct Moments {
   float mean;
@@ -31,34 +20,30 @@ struct Moments {
 
 // The float32 rounding error of a sum may exceed the row's deviations from its mean. One more sum,
 // over the deviations, measures the error of the mean; if the error dominates the deviations, the
-// mean is corrected and the deviations are computed again, at most twice.
-template <typename T, typename Team>
-KEEL_SIMT_FUNCTION Moments moments(const NormRow<T>& row, float scale) {
-  const auto columns = static_cast<float>(row.columns);
+// mean is corrected and the deviations are computed again, at most twice. |scale| is a power of
+// two: 1, unless the squares of the row's elements leave float32's range.
+template <typename Team, typename Row>
+KEEL_SIMT_FUNCTION Moments moments(Row& row, float columns, bool has_mean, float scale) {
   float mean = 0;
-  if (row.has_mean) {
+  if (has_mean) {
     float own = 0;
-    for_each_column<Team, kLanes<T>>(row.columns, row.is_aligned, [&](auto width, uint64_t c) {
-      constexpr int n = decltype(width)::value;
-      const Lanes<T, n> value = row.x.template load<n>(row.begin + c);
-      for (int lane = 0; lane < n; ++lane) own += to_float(value.at[lane]) * scale;
+    row.for_each([&](auto width, uint64_t, const auto& value) {
+      for (int lane = 0; lane < decltype(width)::value; ++lane) own += value.at[lane] * scale;
     });
     mean = Team::template reduce<Sum>(own) / columns;
   }
   for (int again = 2;; --again) {
     float own_sum = 0;
     float own_squares = 0;
-    for_each_column<Team, kLanes<T>>(row.columns, row.is_aligned, [&](auto width, uint64_t c) {
-      constexpr int n = decltype(width)::value;
-      const Lanes<T, n> value = row.x.template load<n>(row.begin + c);
-      for (int lane = 0; lane < n; ++lane) {
-        const float deviation = to_float(value.at[lane]) * scale - mean;
+    row.for_each([&](auto width, uint64_t, const auto& value) {
+      for (int lane = 0; lane < decltype(width)::value; ++lane) {
+        const float deviation = value.at[lane] * scale - mean;
         own_sum += deviation;
         own_squares += deviation * deviation;
       }
     });
     const float squares = Team::template reduce<Sum>(own_squares);
-    if (!row.has_mean) return {0, 0, squares / columns};
+    if (!has_mean) return {0, 0, squares / columns};
     const float sum = Team::template reduce<Sum>(own_sum);
     const float rest = sum / columns;
     const float excess = sum * rest;
@@ -94,11 +79,18 @@ KEEL_SIMT_FUNCTION void norm(const NormArguments& args) {
                           args.beta % 16 == 0 && args.y % 16 == 0;
   for_each_row<Team>(args.rows, [&](uint64_t row) {
     const uint64_t begin = row * args.columns;
-    const NormRow<T> elements = {x, begin, args.columns, is_aligned, args.mean != 0};
+    const auto load = [&](auto width, uint64_t c) {
+      constexpr int n = decltype(width)::value;
+      const Lanes<T, n> value = x.template load<n>(begin + c);
+      Lanes<float, n> values;
+      for (int lane = 0; lane < n; ++lane) values.at[lane] = to_float(value.at[lane]);
+      return values;
+    };
+    RowValues<T, Team, decltype(load)> elements(args.columns, is_aligned, load);
     float scale = 1;
     Moments of_row;
     while (true) {
-      of_row = moments<T, Team>(elements, scale);
+      of_row = moments<Team>(elements, static_cast<float>(args.columns), args.mean != 0, scale);
       if (scale != 1) break;
       scale = scale_for(of_row.variance + args.eps, of_row.mean);
       if (scale == 1) break;
@@ -116,17 +108,18 @@ KEEL_SIMT_FUNCTION void norm(const NormArguments& args) {
       }
       rstds[row] = rstd * scale;
     }
-    for_each_column<Team, kLanes<T>>(args.columns, is_aligned, [&](auto width, uint64_t c) {
+    elements.for_each([&](auto width, uint64_t c, const auto& value) {
       constexpr int n = decltype(width)::value;
-      Lanes<T, n> value = x.template load<n>(begin + c);
       const Lanes<T, n> factor = gamma.template load<n>(c);
       Lanes<T, n> offset = {};
       if (args.beta != 0) offset = beta.template load<n>(c);
+      Lanes<T, n> result;
       for (int lane = 0; lane < n; ++lane) {
-        const float xhat = normalised(to_float(value.at[lane]) * scale, mean, rstd) + shift;
-        value.at[lane] = Round<T>::of(xhat * to_float(factor.at[lane]) + to_float(offset.at[lane]));
+        const float xhat = normalised(value.at[lane] * scale, mean, rstd) + shift;
+        result.at[lane] =
+            Round<T>::of(xhat * to_float(factor.at[lane]) + to_float(offset.at[lane]));
       }
-      y.template store<n>(begin + c, value);
+      y.template store<n>(begin + c, result);
     });
   });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax and its gradient. A team processes a row, which is read from memory once and then from
-// the caches. 16-bit types are computed in float32 and rounded once.
+// softmax and its gradient. A team processes a row, which is read from memory once. 16-bit types
+// are computed in float32 and rounded once.
 #include "kernels/gpu/rows.h"
 
 namespace keel::simt {
@@ -35,7 +35,6 @@ class Exponents {
     }
     return exponents;
   }
-  KEEL_SIMT_FUNCTION uint64_t visible() const { return visible_; }
 
  private:
   const Global<const T> x_;
@@ -47,6 +46,14 @@ class Exponents {
   const bool is_masked_;
 };
 
+// A power of a hidden element: no exponential is negative, and 0 * factor would be NaN if another
+// element of the row is.
+constexpr float kHidden = -1;
+
+KEEL_SIMT_FUNCTION float power_of(float exponent, float top) {
+  return exponent == -INFINITY ? kHidden : expf(exponent - top);
+}
+
 template <typename T, typename Team>
 KEEL_SIMT_FUNCTION void softmax(const SoftmaxArguments& args) {
   const Global<T> y(args.y);
@@ -54,31 +61,36 @@ KEEL_SIMT_FUNCTION void softmax(const SoftmaxArguments& args) {
   for_each_row<Team>(args.rows, [&](uint64_t row) {
     const uint64_t begin = row * args.columns;
     const Exponents<T> exponents(args, row);
-    // Reads at most one access past the last visible column.
+    const auto load = [&](auto width, uint64_t c) {
+      return exponents.template load<decltype(width)::value>(c);
+    };
+    // Exponents; the second pass makes powers of those that are kept.
+    RowValues<T, Team, decltype(load)> values(args.columns, is_aligned, load);
     float own_top = Largest::kNone;
-    for_each_column<Team, kLanes<T>>(exponents.visible(), is_aligned, [&](auto width, uint64_t c) {
-      constexpr int n = decltype(width)::value;
-      const Lanes<float, n> value = exponents.template load<n>(c);
-      for (int lane = 0; lane < n; ++lane) own_top = Largest::of(own_top, value.at[lane]);
+    values.for_each([&](auto width, uint64_t, auto& value) {
+      for (int lane = 0; lane < decltype(width)::value; ++lane) {
+        own_top = Largest::of(own_top, value.at[lane]);
+      }
     });
     const float top = Team::template reduce<Largest>(own_top);
     float own_sum = 0;
-    for_each_column<Team, kLanes<T>>(exponents.visible(), is_aligned, [&](auto width, uint64_t c) {
-      constexpr int n = decltype(width)::value;
-      const Lanes<float, n> value = exponents.template load<n>(c);
-      for (int lane = 0; lane < n; ++lane) own_sum += expf(value.at[lane] - top);
+    values.for_each([&](auto width, uint64_t, auto& value) {
+      for (int lane = 0; lane < decltype(width)::value; ++lane) {
+        const float power = power_of(value.at[lane], top);
+        value.at[lane] = power;
+        own_sum += power == kHidden ? 0 : power;
+      }
     });
-    // In a row without visible elements |top| is finite, so the sum is 0.
+    // In a row without visible elements the sum is 0.
     const float sum = Team::template reduce<Sum>(own_sum);
     const float factor = sum == 0 ? 0 : 1 / sum;
-    for_each_column<Team, kLanes<T>>(args.columns, is_aligned, [&](auto width, uint64_t c) {
+    const bool are_powers = values.is_kept();
+    values.for_each([&](auto width, uint64_t c, auto& value) {
       constexpr int n = decltype(width)::value;
-      const Lanes<float, n> value = exponents.template load<n>(c);
       Lanes<T, n> result;
       for (int lane = 0; lane < n; ++lane) {
-        // Not 0 * factor, which is NaN if another element of the row is.
-        const bool is_hidden = value.at[lane] == -INFINITY;
-        result.at[lane] = Round<T>::of(is_hidden ? 0 : expf(value.at[lane] - top) * factor);
+        const float power = are_powers ? value.at[lane] : power_of(value.at[lane], top);
+        result.at[lane] = Round<T>::of(power == kHidden ? 0 : power * factor);
       }
       y.template store<n>(begin + c, result);
     });
