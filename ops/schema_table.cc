@@ -380,9 +380,9 @@ constexpr AttributeSpec kLayerNormAttributes[] = {
      "added to the variance (layer_norm) or mean square (rms_norm) under the square root"},
 };
 constexpr DtypeCombination kLayerNormDtypes[] = {
-    {{KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32}, false, few_roundings(kErrorFloat32)},
-    {{KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_BFLOAT16, KEEL_FLOAT32, KEEL_FLOAT32}, true, few_roundings(kErrorBFloat16)},
-    {{KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT16, KEEL_FLOAT32, KEEL_FLOAT32}, true, few_roundings(kErrorFloat16)},
+    {{KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32}, false, amplified(kErrorFloat32)},
+    {{KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_BFLOAT16, KEEL_FLOAT32, KEEL_FLOAT32}, true, amplified(kErrorBFloat16)},
+    {{KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT16, KEEL_FLOAT32, KEEL_FLOAT32}, true, amplified(kErrorFloat16)},
 };
 constexpr Schema kLayerNorm = {
     KEEL_OP_LAYER_NORM, "layer_norm",
@@ -405,9 +405,9 @@ constexpr OutputSpec kLayerNormBackwardOutputs[] = {
     {"dbeta", "[d]", 0b0, "", false},
 };
 constexpr DtypeCombination kLayerNormBackwardDtypes[] = {
-    {{KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32}, false, few_roundings(kErrorFloat32)},
-    {{KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_BFLOAT16, KEEL_FLOAT32, KEEL_FLOAT32}, true, few_roundings(kErrorBFloat16)},
-    {{KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT16, KEEL_FLOAT32, KEEL_FLOAT32}, true, few_roundings(kErrorFloat16)},
+    {{KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32}, false, amplified(kErrorFloat32)},
+    {{KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_BFLOAT16, KEEL_FLOAT32, KEEL_FLOAT32}, true, amplified(kErrorBFloat16)},
+    {{KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT16, KEEL_FLOAT32, KEEL_FLOAT32}, true, amplified(kErrorFloat16)},
 };
 constexpr Schema kLayerNormBackward = {
     KEEL_OP_LAYER_NORM_BACKWARD, "layer_norm_backward",
@@ -430,9 +430,9 @@ constexpr AttributeSpec kRmsNormAttributes[] = {
      "added to the variance (layer_norm) or mean square (rms_norm) under the square root"},
 };
 constexpr DtypeCombination kRmsNormDtypes[] = {
-    {{KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32, KEEL_FLOAT32}, false, few_roundings(kErrorFloat32)},
-    {{KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_BFLOAT16, KEEL_FLOAT32}, true, few_roundings(kErrorBFloat16)},
-    {{KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT16, KEEL_FLOAT32}, true, few_roundings(kErrorFloat16)},
+    {{KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32, KEEL_FLOAT32}, false, amplified(kErrorFloat32)},
+    {{KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_BFLOAT16, KEEL_FLOAT32}, true, amplified(kErrorBFloat16)},
+    {{KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT16, KEEL_FLOAT32}, true, amplified(kErrorFloat16)},
 };
 constexpr Schema kRmsNorm = {
     KEEL_OP_RMS_NORM, "rms_norm",
@@ -453,9 +453,9 @@ constexpr OutputSpec kRmsNormBackwardOutputs[] = {
     {"dgamma", "[d]", 0b0, "", false},
 };
 constexpr DtypeCombination kRmsNormBackwardDtypes[] = {
-    {{KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32, KEEL_FLOAT32}, false, few_roundings(kErrorFloat32)},
-    {{KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_FLOAT32}, {KEEL_BFLOAT16, KEEL_FLOAT32}, true, few_roundings(kErrorBFloat16)},
-    {{KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT32}, {KEEL_FLOAT16, KEEL_FLOAT32}, true, few_roundings(kErrorFloat16)},
+    {{KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32, KEEL_FLOAT32}, false, amplified(kErrorFloat32)},
+    {{KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_FLOAT32}, {KEEL_BFLOAT16, KEEL_FLOAT32}, true, amplified(kErrorBFloat16)},
+    {{KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT32}, {KEEL_FLOAT16, KEEL_FLOAT32}, true, amplified(kErrorFloat16)},
 };
 constexpr Schema kRmsNormBackward = {
     KEEL_OP_RMS_NORM_BACKWARD, "rms_norm_backward",
@@ -503,9 +503,9 @@ constexpr AttributeSpec kSoftmaxBackwardAttributes[] = {
      "the factor of softmax's x"},
 };
 constexpr DtypeCombination kSoftmaxBackwardDtypes[] = {
-    {{KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32}, false, few_roundings(kErrorFloat32)},
-    {{KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_BFLOAT16}, true, few_roundings(kErrorBFloat16)},
-    {{KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT16}, true, few_roundings(kErrorFloat16)},
+    {{KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32}, false, amplified(kErrorFloat32)},
+    {{KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_BFLOAT16}, true, amplified(kErrorBFloat16)},
+    {{KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT16}, true, amplified(kErrorFloat16)},
 };
 constexpr Schema kSoftmaxBackward = {
     KEEL_OP_SOFTMAX_BACKWARD, "softmax_backward",

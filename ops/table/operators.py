@@ -280,7 +280,7 @@ operator(
     ],
     outputs=[tensor("y", "as x", may_be=["x"]), tensor("mean", "[...]"), tensor("rstd", "[...]")],
     attributes=EPS,
-    dtypes=of_floats("t t t -> t f32 f32: few_roundings"),
+    dtypes=of_floats("t t t -> t f32 f32: amplified"),
     accumulation="f32",
 )
 
@@ -298,7 +298,7 @@ operator(
         tensor("rstd", "[...]"),
     ],
     outputs=[tensor("dx", "as dy", may_be=["dy"]), tensor("dgamma", "[d]"), tensor("dbeta", "[d]")],
-    dtypes=of_floats("t t t f32 f32 -> t f32 f32: few_roundings"),
+    dtypes=of_floats("t t t f32 f32 -> t f32 f32: amplified"),
     accumulation="f32",
 )
 
@@ -309,7 +309,7 @@ operator(
     inputs=[tensor("x", "[..., d], d >= 1"), tensor("gamma", "[d]")],
     outputs=[tensor("y", "as x", may_be=["x"]), tensor("rstd", "[...]")],
     attributes=EPS,
-    dtypes=of_floats("t t -> t f32: few_roundings"),
+    dtypes=of_floats("t t -> t f32: amplified"),
     accumulation="f32",
 )
 
@@ -325,7 +325,7 @@ operator(
         tensor("rstd", "[...]"),
     ],
     outputs=[tensor("dx", "as dy", may_be=["dy"]), tensor("dgamma", "[d]")],
-    dtypes=of_floats("t t t f32 -> t f32: few_roundings"),
+    dtypes=of_floats("t t t f32 -> t f32: amplified"),
     accumulation="f32",
 )
 
@@ -352,7 +352,7 @@ operator(
     attributes=[
         number("scale", 1, ANY, "the factor of softmax's x"),
     ],
-    dtypes=of_floats("t t -> t: few_roundings"),
+    dtypes=of_floats("t t -> t: amplified"),
     accumulation="f32",
 )
 

@@ -29,8 +29,8 @@ DTYPES = {
 # Allowed errors, as functions of ops/schema_parts.h. The mean-square error follows from the dtype
 # of the first output.
 TOLERANCES = {
-    "rounded_once", "rounded_once unbounded", "few_roundings", "matrix_unit", "transcendental",
-    "update", "long_sum", "copied", "moved",
+    "rounded_once", "rounded_once unbounded", "few_roundings", "amplified", "matrix_unit",
+    "transcendental", "update", "long_sum", "copied", "moved",
 }
 
 # The values of an enumerator attribute, from 0.
