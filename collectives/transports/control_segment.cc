@@ -281,6 +281,7 @@ bool ControlSegment::all_published(uint64_t sequence) {
 bool ControlSegment::poll_descriptors(uint64_t sequence, uint32_t turns) {
   for (uint32_t turn = 0; turn < turns; ++turn) {
     if (all_published(sequence)) return true;
+    if (ends_spin()) break;
     relax(turn);
   }
   return all_published(sequence);

@@ -310,6 +310,9 @@ class ControlSegment {
   void begin_sleep();
   void end_sleep();
   void relax(uint32_t turn) const;
+  // Whether a spinning wait parks at once, where the thread finds the failure. Oversubscribed: on
+  // cores that other programs use too, 200 calls of sched_yield() may take seconds.
+  bool ends_spin() const { return oversubscribed_ && failed(); }
   bool poll_descriptors(uint64_t sequence, uint32_t turns);
   // Wakes the waiters for any flag.
   void wake_sleepers();
@@ -353,6 +356,7 @@ Status ControlSegment::await(std::atomic<uint32_t>& word, const Ready& ready,
       wait_context.note_spins(true);
       return {};
     }
+    if (ends_spin()) break;
     relax(turn);
   }
   wait_context.note_spins(ready());
