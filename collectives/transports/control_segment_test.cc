@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -35,6 +36,18 @@ TEST(ControlSegment, AFailureIsNeverSeenWithoutItsText) {
     other.join();
     ASSERT_EQ(seen, "rank 1 aborted") << "round " << round;
   }
+}
+
+// Four billion calls of sched_yield() would take hours.
+TEST(ControlSegment, OversubscribedWaitEndsItsSpinAtAFailure) {
+  FileDescriptor file;
+  std::unique_ptr<ControlSegment> segment;
+  ASSERT_TRUE(ControlSegment::create(2, /*oversubscribed=*/true, &file).ok());
+  ASSERT_TRUE(ControlSegment::map(file, &segment).ok());
+  segment->publish_ahead(0, 0);
+  std::thread other([&] { segment->abort(keel::failure(KEEL_ABORTED, "rank 1 aborted")); });
+  EXPECT_FALSE(segment->poll_published(0, 0, UINT32_MAX, 0));
+  other.join();
 }
 
 }  // namespace
