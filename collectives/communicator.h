@@ -19,6 +19,7 @@
 #include "collectives/flight/recorder.h"
 #include "collectives/hierarchical/hierarchical.h"
 #include "collectives/hosts/host_runner.h"
+#include "collectives/hosts/host_shrink.h"
 #include "collectives/operation.h"
 #include "collectives/operation_queue.h"
 #include "collectives/premul_factors.h"
@@ -209,6 +210,13 @@ class Communicator final : public GateOwner {
                        Ref<Communicator>* out_left);
   Status shrink_hosts(const ShrinkCall& call, const CommunicatorOptions& options,
                       Ref<Communicator>* out_left);
+  // Enters the communicator of the job that |host_shrink_| has joined, and waits until the
+  // communicator is final on all ranks. After a failure the job has failed on all ranks.
+  Status enter_final(const ShrinkCall& call, const CommunicatorOptions& options,
+                     Ref<Communicator>* out_left);
+  // The first part: enters the communicator of |job|.
+  Status enter_met(const std::shared_ptr<HostJob>& job, const CommunicatorOptions& options,
+                   const Deadline& deadline, Ref<Communicator>* out_made);
   // Leaves a closed gate, |hold_|, on |stream| unless the stream already ends with |hold_|. After
   // success the caller must not fail, or the gate would stay closed. |*out_ready|: as in
   // Stream::hold.
@@ -304,6 +312,9 @@ class Communicator final : public GateOwner {
   const bool forbid_alias_;
   Lineage lineage_;
   std::atomic<bool> is_shrinking_{false};
+  // From the first shrink() of a communicator that spans hosts on; from the start where shrink()
+  // made the communicator between hosts, and all its ranks are on one.
+  std::unique_ptr<HostShrink> host_shrink_;
   friend class ShrinkRound;
   std::unique_ptr<Hierarchical> islands_;  // formed before the first call; may be NULL
   std::shared_ptr<const HierarchicalPlan> hierarchical_plan_;  // result of the search for islands

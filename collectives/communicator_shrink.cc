@@ -80,7 +80,13 @@ Status Communicator::shrink(const ShrinkCall& call, const CommunicatorOptions& o
   reach(ShrinkStep::kEnded);
   CommunicatorOptions wanted = options;
   wanted.urgent = team().is_urgent();
-  return hosts_ ? shrink_hosts(call, wanted, out_left) : shrink_inside(call, wanted, out_left);
+  if (hosts_ && !host_shrink_) {
+    const HostGroup& group = hosts_->group();
+    host_shrink_ =
+        std::make_unique<HostShrink>(group.shared_job(), group.context(), group.members());
+  }
+  return host_shrink_ ? shrink_hosts(call, wanted, out_left)
+                      : shrink_inside(call, wanted, out_left);
 }
 
 Status Communicator::end_operations(const Deadline& deadline) {
@@ -302,60 +308,68 @@ Status Communicator::shrink_inside(const ShrinkCall& call, const CommunicatorOpt
 
 // ---- between hosts --------------------------------------------------------------
 
-// The server of the job decides both phases: who is left (HostSession::regroup), and whether all of
-// them are in the new communicator (HostSession::commit). From the moment at which the ranks have
-// met in a new job, that job's server is asked: its ranks are those of which the others know.
+// The server of the job decides both phases: which ranks are left (HostSession::regroup), and
+// whether all of them are in the new communicator (HostSession::commit). HostShrink keeps the ranks
+// together when a server ends amid a decision.
 Status Communicator::shrink_hosts(const ShrinkCall& call, const CommunicatorOptions& options,
                                   Ref<Communicator>* out_left) {
-  const HostGroup& parent = hosts_->group();
-  std::shared_ptr<HostJob> job = parent.shared_job();
-  HostSession::RegroupRequest request = {parent.context(), parent.members(), call.absent_ns};
-  std::vector<uint32_t> old_ranks(world());
-  std::iota(old_ranks.begin(), old_ranks.end(), 0u);
-  PeerInfo self = parent.peer_infos()[rank()];
+  HostShrink& shrink = *host_shrink_;
+  if (shrink.is_finished()) {
+    return failure(KEEL_FAILED_PRECONDITION, "the communicator was shrunk before");
+  }
+  PeerInfo self = shrink.self();
   self.flags = (self.flags & ~Team::kOfACommunicator) | options.flags(*device_);
   const uint32_t most_rounds = 2 * world() + 8;
   Status status;
   for (uint32_t rounds = 0; rounds < most_rounds; ++rounds) {
-    HostSession::RegroupPlace place;
-    KEEL_RETURN_IF_ERROR(job->session().regroup(request, call.deadline, &place));
+    KEEL_RETURN_IF_ERROR(shrink.agree(call.absent_ns, call.deadline));
     reach(ShrinkStep::kAgreed);
-    self.rank = place.rank;
-    std::unique_ptr<HostSession> session;
-    status = HostSession::join(place.id, self, static_cast<uint32_t>(place.left.size()),
-                               options.agreement().write(), call.step(), &session);
-    if (!status.ok()) {
-      if (!may_pass(status) || call.deadline.passed()) return status;
-      continue;
-    }
-    reach(ShrinkStep::kJoined);
-    std::vector<uint32_t> left;
-    for (const uint32_t index : place.left) left.push_back(old_ranks[index]);
-    old_ranks = std::move(left);
-    job = std::make_shared<HostJob>(std::move(session));
-    request = {0, {}, call.absent_ns};
-    request.members.resize(old_ranks.size());
-    std::iota(request.members.begin(), request.members.end(), 0u);
-    std::unique_ptr<HostGroup> group;
-    Ref<Communicator> made;
-    status = enter_job(job, call.step(), &group);
+    status = shrink.join(self, options.agreement().write(), call.step());
     if (status.ok()) {
-      status = enter_hosts(std::move(group), device_, options, call.step(), &made);
+      reach(ShrinkStep::kJoined);
+      status = enter_final(call, options, out_left);
+      if (status.ok()) return {};
     }
-    if (status.ok()) {
-      reach(ShrinkStep::kEntered);
-      status = job->session().commit(call.step());
-    }
-    if (status.ok()) {
-      made->lineage_ = {job->table().epoch, std::move(old_ranks)};
-      *out_left = std::move(made);
-      return {};
-    }
-    if (made) made->abort(status);
-    job->session().abort(status);
     if (!may_pass(status) || call.deadline.passed()) return status;
   }
   return failure(KEEL_RANK_FAILED, "the ranks that are left could not agree: {}", status.text());
+}
+
+Status Communicator::enter_final(const ShrinkCall& call, const CommunicatorOptions& options,
+                                 Ref<Communicator>* out_left) {
+  const std::shared_ptr<HostJob> job = host_shrink_->job();
+  Ref<Communicator> made;
+  Status status = enter_met(job, options, call.step(), &made);
+  if (status.ok()) {
+    reach(ShrinkStep::kEntered);
+    status = job->session().commit(call.step());
+  }
+  if (!status.ok()) {
+    if (made) made->abort(status);
+    job->session().abort(status);
+    return status;
+  }
+  made->lineage_ = {job->table().epoch, host_shrink_->old_ranks()};
+  host_shrink_->finish();
+  *out_left = std::move(made);
+  return {};
+}
+
+Status Communicator::enter_met(const std::shared_ptr<HostJob>& job,
+                               const CommunicatorOptions& options, const Deadline& deadline,
+                               Ref<Communicator>* out_made) {
+  std::unique_ptr<HostGroup> group;
+  KEEL_RETURN_IF_ERROR(enter_job(job, deadline, &group));
+  KEEL_RETURN_IF_ERROR(enter_hosts(std::move(group), device_, options, deadline, out_made));
+  Communicator& made = **out_made;
+  if (!made.hosts_) {
+    // All ranks are on one host. Other ranks may not know yet that the group is final, and meet
+    // this one in the job if it fails.
+    std::vector<uint32_t> members(job->table().ranks.size());
+    std::iota(members.begin(), members.end(), 0u);
+    made.host_shrink_ = std::make_unique<HostShrink>(job, /*context=*/0, std::move(members));
+  }
+  return {};
 }
 
 }  // namespace keel

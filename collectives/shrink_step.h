@@ -11,9 +11,11 @@ enum class ShrinkStep {
   kEnded,    // the operations of the failed communicator have ended
   kVoted,    // on one host: this rank is in
   kAgreed,   // the group is known
+  kTold,     // between hosts, for the server: one rank has been sent the table of the new job
   kOffered,  // on one host: this rank has made the new segment
   kJoined,   // between hosts: all ranks of the group have met
   kEntered,  // this rank is in the new communicator, which is not final yet
+  kDecided,  // between hosts, for the server: one rank has been sent that the group is final
 };
 
 // Called by each shrink at each step; NULL but in tests.

@@ -90,6 +90,12 @@ Status HostSession::commit(const Deadline&) {
   return {KEEL_UNSUPPORTED, "this session cannot go on without ranks that failed"};
 }
 
+Status HostSession::find_present(uint32_t, uint64_t, const Deadline&) {
+  return {KEEL_UNSUPPORTED, "this session cannot go on without ranks that failed"};
+}
+
+void HostSession::finish(uint64_t, const Status&) {}
+
 bool is_host_id(const keel_unique_id& id) {
   TcpId parsed;
   return TcpId::parse(id, &parsed).ok();

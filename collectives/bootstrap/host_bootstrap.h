@@ -130,6 +130,10 @@ class HostSession {
     uint64_t context = 0;           // of the communicator, as in open_wires()
     std::vector<uint32_t> members;  // ranks of the job, in the order of the communicator
     int64_t absent_ns = 0;          // ranks that do not call so long are left out; 0: never
+    // Called before a rank of the job counts as ended because its port is closed: KEEL_OK if the
+    // process has ended. Another status ends the call, which returns it. Empty: a closed port is
+    // enough.
+    std::function<Status(uint32_t rank)> confirm_end;
   };
   struct RegroupPlace {
     keel_unique_id id = {};
@@ -142,6 +146,12 @@ class HostSession {
   // reaches return the same: a rank that fails after the server has seen all calls does not change
   // the result.
   virtual Status commit(const Deadline& deadline);
+  // KEEL_OK if the process of |rank| runs and takes part in the communicator |context| of this job,
+  // KEEL_RANK_FAILED if not. Asks until |rank| answers or its port is closed: KEEL_TIMED_OUT.
+  virtual Status find_present(uint32_t rank, uint64_t context, const Deadline& deadline);
+  // This rank has finished with the communicator |context|. Peers find it gone there, and get
+  // |refusal| if they ask it to serve.
+  virtual void finish(uint64_t context, const Status& refusal);
 
   // Ends this rank's part in the job: its closed connections are no failure to the others. After an
   // orderly end only.

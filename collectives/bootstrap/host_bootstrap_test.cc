@@ -115,6 +115,21 @@ TEST(HostBootstrapTest, AllRanksGetOneTable) {
   }
 }
 
+TEST(HostBootstrapTest, RankIsPresentUntilItHasFinishedOrEnded) {
+  const auto ranks = meet(serve(), 3);
+  constexpr uint64_t kContext = 7;
+  const auto find = [&](uint32_t rank, uint64_t context) {
+    return ranks[0]->session().find_present(rank, context, Deadline::after(kTestTimeoutNs)).code();
+  };
+  EXPECT_EQ(find(1, kContext), KEEL_OK);
+  EXPECT_EQ(find(2, kContext), KEEL_OK);
+  ranks[1]->session().finish(kContext, {KEEL_FAILED_PRECONDITION, "gone on"});
+  EXPECT_EQ(find(1, kContext), KEEL_RANK_FAILED);
+  EXPECT_EQ(find(1, kContext + 1), KEEL_OK);
+  ranks[2]->end();
+  EXPECT_EQ(find(2, kContext), KEEL_RANK_FAILED);
+}
+
 TEST(HostBootstrapTest, RanksMeetOverIpv6) {
   TcpAddress address;
   FileDescriptor socket;

@@ -42,6 +42,8 @@ class HostLink final : public HostSession {
   Status regroup(const RegroupRequest& request, const Deadline& deadline,
                  RegroupPlace* out_place) override;
   Status commit(const Deadline& deadline) override;
+  Status find_present(uint32_t rank, uint64_t context, const Deadline& deadline) override;
+  void finish(uint64_t context, const Status& refusal) override;
   void leave() override;
 
  private:
@@ -55,12 +57,19 @@ class HostLink final : public HostSession {
   // ---- the server has ended: host_succession.cc ----
   // Connects to the lowest of |members| that has not ended, which serves from now on; this rank, if
   // that is the lowest.
-  Status find_server(const std::vector<uint32_t>& members, const Deadline& deadline);
+  Status find_server(const RegroupRequest& request, const std::vector<uint32_t>& members,
+                     const Deadline& deadline);
   Status open_successor(FileDescriptor socket);
-  // Tells the own server which of |members| have ended.
-  void probe(const std::vector<uint32_t>& members, const Deadline& deadline);
+  // The rank that serves looks which of |members| have ended, and tells its server.
+  Status probe(const RegroupRequest& request, const std::vector<uint32_t>& members,
+               const Deadline& deadline);
+  // Looks whether the rank that succeeded the server serves this job still.
+  Status probe_successor(const RegroupRequest& request, const Deadline& deadline);
   // Asks the server that there is, and waits for its answer.
-  Status ask(RegroupAsk ask, const Deadline& deadline);
+  Status ask(const RegroupRequest& request, RegroupAsk ask, const Deadline& deadline);
+  // KEEL_OK if those of |members| that the server left out have not gone back to an earlier job.
+  Status check_left_out(const RegroupRequest& request, const std::vector<uint32_t>& members,
+                        const Deadline& deadline);
   std::string server_name(const std::vector<uint32_t>& ranks) const;
 
   const std::shared_ptr<WireHub> hub_;
@@ -78,9 +87,10 @@ class HostLink final : public HostSession {
   std::optional<Regroup> regroup_;  // the server's answer
   bool is_committed_ = false;
   bool has_left_ = false;
-  bool has_server_ = true;              // the connection is open
-  bool serves_ = false;                 // this rank has succeeded the server
-  std::set<uint32_t> failed_by_probe_;  // told to the own server
+  bool has_server_ = true;                  // the connection is open
+  bool serves_ = false;                     // this rank has succeeded the server
+  std::optional<uint32_t> successor_rank_;  // of |successor_|
+  std::set<uint32_t> failed_by_probe_;      // told to the own server
   std::shared_ptr<TcpChannel> successor_;
   std::mutex regroup_mutex_;             // one regroup() at a time; before |mutex_|
   std::recursive_mutex callback_mutex_;  // held while |on_failure_| runs; before |mutex_|

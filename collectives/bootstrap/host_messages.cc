@@ -85,8 +85,8 @@ Status parse_opening(ByteView bytes, Opening* out_opening) {
   opening.address = reader.take_text(kMaxAddress, "the address");
   opening.nonce = reader.take_array<32>();
   KEEL_RETURN_IF_ERROR(reader.finish());
-  if (purpose != static_cast<uint8_t>(Opening::Purpose::kServer) &&
-      purpose != static_cast<uint8_t>(Opening::Purpose::kWire)) {
+  if (purpose < static_cast<uint8_t>(Opening::Purpose::kServer) ||
+      purpose > static_cast<uint8_t>(Opening::Purpose::kPresence)) {
     reader.fail(fmt::format("its purpose is {}", purpose));
   }
   if (opening.from >= kMaxWorld || opening.to >= kMaxWorld || opening.lane >= WireSet::kLanes) {

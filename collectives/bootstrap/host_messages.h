@@ -23,11 +23,12 @@ using Mac = std::array<uint8_t, 32>;
 
 // First message of a connection, by the process that connects.
 struct Opening {
-  enum class Purpose : uint8_t { kServer = 1, kWire = 2 };
+  // kPresence asks whether the rank takes part in a communicator still, and ends with the answer.
+  enum class Purpose : uint8_t { kServer = 1, kWire = 2, kPresence = 3 };
   Purpose purpose = Purpose::kServer;
   ProcessToken job;      // of the id; of the table for a wire
   uint64_t epoch = 0;    // of a wire
-  uint64_t context = 0;  // of a wire: the communicator
+  uint64_t context = 0;  // the communicator, where |purpose| is of one
   uint32_t from = 0;     // rank that connects
   uint32_t to = 0;       // rank that is connected to, of a wire
   uint32_t lane = 0;     // of a wire

@@ -38,7 +38,16 @@ std::vector<Example> examples() {
   HostTable table;
   table.epoch = 9;
   for (uint32_t rank = 0; rank < 3; ++rank) table.ranks.push_back(host_rank(rank, "a"));
+  Opening presence = opening;
+  presence.purpose = Opening::Purpose::kPresence;
   return {
+      {write_opening(presence),
+       [](ByteView bytes, Bytes* again) {
+         Opening each;
+         const Status status = parse_opening(bytes, &each);
+         *again = write_opening(each);
+         return status;
+       }},
       {write_opening(opening),
        [](ByteView bytes, Bytes* again) {
          Opening each;

@@ -6,6 +6,7 @@
 
 #include "collectives/bootstrap/mem_handle_server.h"
 #include "collectives/bootstrap/rank_list.h"
+#include "collectives/shrink_step.h"
 #include "core/log.h"
 
 namespace keel {
@@ -152,6 +153,7 @@ void HostServer::complete() {
     connection.channel->set_limit(kMaxNoticeBytes);
     connection.channel->send(message);
     connection.channel->set_deadline(Deadline::after(kAliveNs));
+    reach(ShrinkStep::kTold);
   }
   for (const uint64_t number : others) {
     refuse(number,
@@ -259,7 +261,10 @@ void HostServer::fail_rank(uint32_t rank, const Status& why) {
 
 void HostServer::tell(const Notice& notice) {
   const Bytes message = write_notice(notice);
-  for (auto& [number, connection] : connections_) connection.channel->send(message);
+  for (auto& [number, connection] : connections_) {
+    connection.channel->send(message);
+    if (notice.kind == Notice::Kind::kReady) reach(ShrinkStep::kDecided);
+  }
 }
 
 void HostServer::refuse(uint64_t number, const Status& why) {

@@ -19,6 +19,17 @@ constexpr int64_t kAnswerNs = 2'000'000'000;
 constexpr int64_t kLookNs = 100'000'000;
 constexpr std::chrono::milliseconds kPause(20);
 
+// Pauses before |rank| is asked again.
+Status pause_until(const Deadline& deadline, const HostRank& rank) {
+  if (deadline.is_cut_off()) return {KEEL_ABORTED, insiders::kCutOff};
+  if (deadline.passed()) {
+    return failure(KEEL_TIMED_OUT, "{} did not answer in time: it may have ended, or be stopped",
+                   rank.name());
+  }
+  std::this_thread::sleep_for(kPause);
+  return {};
+}
+
 }  // namespace
 
 Status HostLink::regroup(const RegroupRequest& request, const Deadline& deadline,
@@ -37,10 +48,11 @@ Status HostLink::regroup(const RegroupRequest& request, const Deadline& deadline
       std::lock_guard lock(mutex_);
       has_server = has_server_;
     }
-    if (!has_server) KEEL_RETURN_IF_ERROR(find_server(question.members, deadline));
-    const Status answered = ask(question, deadline);
+    if (!has_server) KEEL_RETURN_IF_ERROR(find_server(request, question.members, deadline));
+    const Status answered = ask(request, question, deadline);
     if (answered.code() == KEEL_UNAVAILABLE && !deadline.passed()) continue;  // it has ended too
     KEEL_RETURN_IF_ERROR(answered);
+    KEEL_RETURN_IF_ERROR(check_left_out(request, question.members, deadline));
     std::lock_guard lock(mutex_);
     if (regroup_->left.back() >= request.members.size()) {
       return {KEEL_DATA_LOSS, "the server names a rank that the communicator does not have"};
@@ -53,17 +65,21 @@ Status HostLink::regroup(const RegroupRequest& request, const Deadline& deadline
   }
 }
 
-Status HostLink::ask(RegroupAsk ask, const Deadline& deadline) {
+Status HostLink::ask(const RegroupRequest& request, RegroupAsk ask, const Deadline& deadline) {
   std::unique_lock lock(mutex_);
   const auto is_answered = [this] { return regroup_ || !regroup_failure_.ok() || !has_server_; };
   regroup_.reset();
   regroup_failure_ = Status();
   server_locked().send(write_regroup_ask(ask));
   while (!is_answered() && !deadline.passed()) {
-    const int64_t slice = std::min(deadline.remaining_ns(), serves_ ? kLookNs : INT64_MAX);
-    if (insiders::deadline(slice).wait(judged_, lock, is_answered) || !serves_) continue;
+    // A rank that serves may go back to an earlier job without the end of its process.
+    const bool looks = serves_ || (request.confirm_end && successor_rank_);
+    const int64_t slice = std::min(deadline.remaining_ns(), looks ? kLookNs : INT64_MAX);
+    if (insiders::deadline(slice).wait(judged_, lock, is_answered) || !looks) continue;
+    const bool serves = serves_;
     lock.unlock();
-    probe(ask.members, deadline);
+    KEEL_RETURN_IF_ERROR(serves ? probe(request, ask.members, deadline)
+                                : probe_successor(request, deadline));
     lock.lock();
   }
   if (!is_answered()) {
@@ -84,7 +100,8 @@ Status HostLink::ask(RegroupAsk ask, const Deadline& deadline) {
 
 // Which rank is the lowest is judged by the kernel of each rank's host alone: all ranks then find
 // the same one, without an agreement.
-Status HostLink::find_server(const std::vector<uint32_t>& members, const Deadline& deadline) {
+Status HostLink::find_server(const RegroupRequest& request, const std::vector<uint32_t>& members,
+                             const Deadline& deadline) {
   for (const uint32_t member : members) {
     if (member == rank_ && !serves_) {
       const auto server = HostServer::succeed(hub_->secret(), table_, hub_->address(), rank_);
@@ -96,9 +113,16 @@ Status HostLink::find_server(const std::vector<uint32_t>& members, const Deadlin
     }
     while (true) {
       FileDescriptor socket;
-      const Status connected = hub_->connect_server(member, deadline, &socket);
+      const Status connected = hub_->connect_server(member, request.context, deadline, &socket);
+      if (connected.ok()) {
+        std::lock_guard lock(mutex_);
+        successor_rank_ = member;
+      }
       if (connected.ok()) return open_successor(std::move(socket));
-      if (connected.code() == KEEL_RANK_FAILED) break;  // has ended
+      if (connected.code() == KEEL_RANK_FAILED) {
+        if (request.confirm_end) KEEL_RETURN_IF_ERROR(request.confirm_end(member));
+        break;  // has ended
+      }
       if (connected.code() != KEEL_UNAVAILABLE) return connected;
       if (deadline.is_cut_off()) return {KEEL_ABORTED, insiders::kCutOff};
       if (deadline.passed()) {
@@ -141,14 +165,16 @@ Status HostLink::open_successor(FileDescriptor socket) {
   return opened;
 }
 
-void HostLink::probe(const std::vector<uint32_t>& members, const Deadline& deadline) {
+Status HostLink::probe(const RegroupRequest& request, const std::vector<uint32_t>& members,
+                       const Deadline& deadline) {
   for (const uint32_t member : members) {
     {
       std::lock_guard lock(mutex_);
       if (member == rank_ || failed_by_probe_.contains(member)) continue;
     }
-    const Status connected = hub_->connect_server(member, deadline, nullptr);
+    const Status connected = hub_->connect_server(member, request.context, deadline, nullptr);
     if (connected.code() != KEEL_RANK_FAILED) continue;
+    if (request.confirm_end) KEEL_RETURN_IF_ERROR(request.confirm_end(member));
     std::lock_guard lock(mutex_);
     failed_by_probe_.insert(member);
     server_locked().send(
@@ -156,6 +182,58 @@ void HostLink::probe(const std::vector<uint32_t>& members, const Deadline& deadl
                       keel::failure(KEEL_RANK_FAILED, "{} has ended: {}",
                                     table_.ranks[member].name(), connected.text())}));
   }
+  return {};
+}
+
+Status HostLink::probe_successor(const RegroupRequest& request, const Deadline& deadline) {
+  uint32_t member = 0;
+  {
+    std::lock_guard lock(mutex_);
+    member = *successor_rank_;
+  }
+  const Status connected = hub_->connect_server(member, request.context, deadline, nullptr);
+  return connected.code() == KEEL_RANK_FAILED ? request.confirm_end(member) : Status();
+}
+
+// A rank whose port is open in this job takes part here: the server has left it out since it is
+// absent or cut off. A rank that is still joining becomes one or the other.
+Status HostLink::check_left_out(const RegroupRequest& request, const std::vector<uint32_t>& members,
+                                const Deadline& deadline) {
+  if (!request.confirm_end) return {};
+  std::set<uint32_t> left;
+  {
+    std::lock_guard lock(mutex_);
+    for (const uint32_t index : regroup_->left) {
+      if (index < request.members.size()) left.insert(request.members[index]);
+    }
+  }
+  for (const uint32_t member : members) {
+    if (left.contains(member)) continue;
+    auto presence = WireHub::Presence::kUnknown;
+    while (presence == WireHub::Presence::kUnknown) {
+      KEEL_RETURN_IF_ERROR(hub_->ask_presence(member, request.context, deadline, &presence));
+      if (presence == WireHub::Presence::kGone) KEEL_RETURN_IF_ERROR(request.confirm_end(member));
+      if (presence != WireHub::Presence::kUnknown) break;
+      KEEL_RETURN_IF_ERROR(pause_until(deadline, table_.ranks[member]));
+    }
+  }
+  return {};
+}
+
+Status HostLink::find_present(uint32_t rank, uint64_t context, const Deadline& deadline) {
+  while (true) {
+    auto presence = WireHub::Presence::kUnknown;
+    KEEL_RETURN_IF_ERROR(hub_->ask_presence(rank, context, deadline, &presence));
+    if (presence == WireHub::Presence::kPresent) return {};
+    if (presence == WireHub::Presence::kGone) {
+      return keel::failure(KEEL_RANK_FAILED, "{} takes no part", table_.ranks[rank].name());
+    }
+    KEEL_RETURN_IF_ERROR(pause_until(deadline, table_.ranks[rank]));
+  }
+}
+
+void HostLink::finish(uint64_t context, const Status& refusal) {
+  hub_->finish(context, refusal);
 }
 
 }  // namespace keel

@@ -24,25 +24,24 @@ extern "C" {
  * all have called.
  *
  * Result: all callers get the same group with the same epoch, or a caller gets a failure. A rank
- * that ends at any step of the call is left out too: the others agree again. A rank without a
- * result may call again. Between hosts one case is not covered yet (docs/hosts.md, limits): the
- * process that serves ends in the milliseconds in which it tells the ranks that they have met.
+ * whose process ends at any step of the call is left out too, also the server between hosts: the
+ * remaining ranks agree again. A rank without a result may call again.
  *
- * |comm| may have failed in any way, or be whole. Whole or not, it ends here: operations in flight
- * have failed before the new communicator exists, and none of them touches a buffer afterwards. The
- * caller still destroys |comm|, and recovers streams whose operations failed.
+ * |comm| may have failed in any way, or be whole, and ends in both cases: operations in flight have
+ * failed before the new communicator exists, and touch no buffer afterwards. The caller still
+ * destroys |comm|, and recovers streams whose operations failed.
  *
  * |timeout_ns|: deadline of the whole call; KEEL_TIMEOUT_DEFAULT as elsewhere. KEEL_TIMED_OUT then
  * names the ranks that have not called.
- * |absent_ns|: a rank whose process lives but which has not called so long after this rank, or does
- * not go on so long, is left out. 0: such a rank is waited for until the deadline. The smallest
+ * |absent_ns|: a rank with a live process is left out if the rank does not call, or makes no
+ * progress, for |absent_ns|. 0: the callers wait for such a rank until the deadline. The smallest
  * |absent_ns| of the callers counts.
  * |options|: as in keel_comm_split, but the priority stays. Native libraries form their
  * communicators anew.
  *
- * KEEL_FAILED_PRECONDITION: |comm| was shrunk before, another thread shrinks it, or the other ranks
- * have left this one out; nothing that this rank does in |comm| reaches them any more. Analogue:
- * MPIX_Comm_shrink of ULFM. */
+ * KEEL_FAILED_PRECONDITION: |comm| was shrunk before, another thread shrinks |comm|, or the
+ * remaining ranks have left this rank out, and no call of this rank on |comm| reaches the remaining
+ * ranks any more. Analogue: MPIX_Comm_shrink of ULFM. */
 KEEL_API keel_status keel_comm_shrink(keel_comm comm, int64_t timeout_ns, int64_t absent_ns,
                                       const keel_comm_options* options, keel_comm* out_comm);
 

@@ -65,10 +65,16 @@ Status WireHub::admit(const Opening& opening) {
                    "was taken for failed, and is shut out",
                    opening.from, opening.epoch, table_.epoch);
   }
-  if (opening.purpose == Opening::Purpose::kServer) {
+  if (opening.purpose != Opening::Purpose::kWire) {
     if (opening.from >= table_.ranks.size()) {
       return failure(KEEL_INVALID_ARGUMENT, "the job has no rank {}", opening.from);
     }
+    const auto finished = finished_.find(opening.context);
+    if (opening.purpose == Opening::Purpose::kPresence) {
+      return finished == finished_.end() ? Status()
+                                         : Status(KEEL_NOT_FOUND, "the rank has finished there");
+    }
+    if (finished != finished_.end()) return finished->second;
     return on_rank_ ? Status() : Status(KEEL_UNAVAILABLE, "the rank does not serve the job");
   }
   if (opening.to != rank_ || opening.from >= table_.ranks.size() || opening.from <= rank_) {
@@ -79,6 +85,7 @@ Status WireHub::admit(const Opening& opening) {
 }
 
 void WireHub::on_peer(const Opening& opening, FileDescriptor socket) {
+  if (opening.purpose == Opening::Purpose::kPresence) return;  // has its answer
   std::unique_lock lock(mutex_);
   if (opening.purpose == Opening::Purpose::kServer) {
     const OnRank on_rank = on_rank_;
@@ -177,7 +184,7 @@ Status WireHub::greet(TcpDialog& dialog, Opening opening, const Deadline& deadli
   return HandshakeInitiator::on_answer(message);
 }
 
-Status WireHub::connect_server(uint32_t peer, const Deadline& deadline,
+Status WireHub::connect_server(uint32_t peer, uint64_t context, const Deadline& deadline,
                                FileDescriptor* out_socket) {
   const HostRank& other = table_.ranks.at(peer);
   const Deadline limit = Deadline::after(std::min(kHandshakeNs, deadline.remaining_ns()));
@@ -193,6 +200,7 @@ Status WireHub::connect_server(uint32_t peer, const Deadline& deadline,
                                {.purpose = Opening::Purpose::kServer,
                                 .job = table_.job,
                                 .epoch = table_.epoch,
+                                .context = context,
                                 .from = rank_,
                                 .to = peer,
                                 .address = other.address},
@@ -200,7 +208,61 @@ Status WireHub::connect_server(uint32_t peer, const Deadline& deadline,
   if (greeted.ok()) *out_socket = dialog.take();
   // A process that accepts a connection has not ended, as far as the kernel of its host knows.
   const bool may_pass = greeted.code() == KEEL_RANK_FAILED || greeted.code() == KEEL_TIMED_OUT;
-  return may_pass ? Status(KEEL_UNAVAILABLE, greeted.text()) : greeted;
+  if (may_pass) return {KEEL_UNAVAILABLE, greeted.text()};
+  return greeted.code() == KEEL_NOT_FOUND ? Status(KEEL_RANK_FAILED, greeted.text()) : greeted;
+}
+
+void WireHub::finish(uint64_t context, const Status& refusal) {
+  std::lock_guard lock(mutex_);
+  finished_.emplace(context, refusal);
+}
+
+Status WireHub::ask_presence(uint32_t peer, uint64_t context, const Deadline& deadline,
+                             Presence* out_presence) {
+  const HostRank& other = table_.ranks.at(peer);
+  const Deadline limit = Deadline::after(std::min(kHandshakeNs, deadline.remaining_ns()));
+  TcpAddress address;
+  KEEL_RETURN_IF_ERROR(TcpAddress::parse(other.address, &address));
+  TcpDialog dialog;
+  const Status connected = dialog.connect(address, silence_, limit);
+  if (connected.code() == KEEL_UNAVAILABLE || connected.code() == KEEL_RANK_FAILED) {
+    *out_presence = Presence::kGone;
+    return {};
+  }
+  if (connected.code() == KEEL_TIMED_OUT) {
+    *out_presence = Presence::kUnknown;
+    return {};
+  }
+  KEEL_RETURN_IF_ERROR(connected);
+  const Status greeted = greet(dialog,
+                               {.purpose = Opening::Purpose::kPresence,
+                                .job = table_.job,
+                                .epoch = table_.epoch,
+                                .context = context,
+                                .from = rank_,
+                                .to = peer,
+                                .address = other.address},
+                               limit);
+  switch (greeted.code()) {
+    case KEEL_OK:
+      *out_presence = Presence::kPresent;
+      return {};
+    case KEEL_NOT_FOUND:            // here, or another job's rank has the port
+    case KEEL_FAILED_PRECONDITION:  // another epoch
+    case KEEL_PERMISSION_DENIED:    // another job, with another secret
+    case KEEL_DATA_LOSS:            // another program
+      *out_presence = Presence::kGone;
+      return {};
+    case KEEL_RANK_FAILED:
+    case KEEL_UNAVAILABLE:
+      *out_presence = Presence::kUnknown;
+      return {};
+    case KEEL_TIMED_OUT:
+      *out_presence = deadline.passed() ? Presence::kUnknown : Presence::kSilent;
+      return {};
+    default:
+      return greeted;
+  }
 }
 
 }  // namespace keel

@@ -50,9 +50,24 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
   void serve(OnRank on_rank);
   // Connects to the server that |peer|, or this rank, serves. KEEL_RANK_FAILED when no process
   // listens there or the host does not answer: the peer has ended. KEEL_UNAVAILABLE when another
-  // attempt may succeed: the peer does not serve yet. |out_socket| NULL: KEEL_OK when a process
-  // listens there.
-  Status connect_server(uint32_t peer, const Deadline& deadline, FileDescriptor* out_socket);
+  // attempt may succeed: the peer does not serve yet. KEEL_FAILED_PRECONDITION when the peer has
+  // gone on from |context| without this rank. |out_socket| NULL: KEEL_OK when a process listens
+  // there.
+  Status connect_server(uint32_t peer, uint64_t context, const Deadline& deadline,
+                        FileDescriptor* out_socket);
+  // Asks |peer| whether it takes part in the communicator |context| of this job. One attempt, of
+  // kHandshakeNs at most. A failure says that this rank could not ask.
+  enum class Presence {
+    kPresent,  // a thread of the peer's process has answered
+    kGone,     // the process has ended, has left the job, or has finished with |context|
+    kSilent,   // the process accepts the connection, and does not answer: it is stopped
+    kUnknown   // the peer is joining, its process is ending, or its port is under a flood
+  };
+  Status ask_presence(uint32_t peer, uint64_t context, const Deadline& deadline,
+                      Presence* out_presence);
+  // This rank has finished with the communicator |context|: peers that ask for its presence there
+  // find it gone. |refusal|: the answer to a peer that asks this rank to serve |context|.
+  void finish(uint64_t context, const Status& refusal);
   const HostSecret& secret() const { return secret_; }
 
   // KEEL_ALREADY_EXISTS when |wires| of this context exist.
@@ -86,7 +101,8 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
   Status failure_;
   std::map<uint64_t, TcpWires*> wires_;
   std::map<Key, FileDescriptor> early_;
-  OnRank on_rank_;  // while this rank serves
+  OnRank on_rank_;                       // while this rank serves
+  std::map<uint64_t, Status> finished_;  // by context; see finish()
 };
 
 }  // namespace keel

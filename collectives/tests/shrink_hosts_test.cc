@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks of several hosts, by KEEL_HOST_ID, that go on after the end of a host or of the server.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "collectives/testing/shrink_job.h"
+
+namespace keel::testing {
+namespace {
+
+TEST(ShrinkOfHostsTest, RanksGoOnAfterAHostIsKilled) {
+  Job job("abba");
+  job.run();
+  const std::vector<uint32_t> before = job.left();
+  job.kill(1);
+  job.kill(2);
+  job.expect_failures("KEEL_RANK_FAILED");
+  job.tell("shrink");
+  job.expect_shrunk(before, 2);  // on one host from now on
+  job.tell("shrink");
+  job.expect_shrunk(job.left(), 3);
+}
+
+// The process of rank 0 serves the job, and that of rank 1 succeeds it.
+TEST(ShrinkOfHostsTest, RanksGoOnAfterTheServerIsKilled) {
+  Job job("abba");
+  job.run();
+  const std::vector<uint32_t> before = job.left();
+  job.kill(0);
+  job.expect_failures("rank 0");
+  job.tell("shrink");
+  job.expect_shrunk(before, 2);
+  EXPECT_EQ(job.ask(3, "kill_at agreed"), "armed");  // of the new job, whose server is rank 1
+  const std::vector<uint32_t> then = job.left();
+  job.tell("shrink");
+  job.remove(3);
+  job.expect_shrunk(then, 3);
+}
+
+TEST(ShrinkOfHostsTest, RanksGoOnAfterTheServersHostAndItsSuccessorAreKilled) {
+  Job job("aabb");
+  job.run();
+  const std::vector<uint32_t> before = job.left();
+  for (const uint32_t rank : {0, 1, 2}) job.kill(rank);
+  job.expect_failures("KEEL_RANK_FAILED");
+  job.tell("shrink");
+  job.expect_shrunk(before, 2);
+}
+
+// Not at step "joined": see the limits in docs/hosts.md.
+TEST(ShrinkOfHostsTest, RanksGoOnWhenTheSuccessorEndsToo) {
+  Job job("abab");
+  const std::vector<uint32_t> before = job.left();
+  job.kill(0);
+  ASSERT_EQ(job.ask(1, "kill_at agreed"), "armed");
+  job.tell("shrink");
+  job.remove(1);
+  job.expect_shrunk(before, 2);
+}
+
+// The server has told a part of the ranks that they have met, or that the group is final.
+class ShrinkDecisionTest : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {};
+
+TEST_P(ShrinkDecisionTest, RanksStayTogetherWhenTheServerEndsAmidIt) {
+  const auto [hosts, step] = GetParam();
+  Job job(hosts);
+  job.kill(0);
+  ASSERT_EQ(job.ask(1, std::string("kill_at ") + step), "armed");
+  job.tell("go_on");
+  job.remove(1);
+  job.expect_together();
+}
+
+// The ranks are on two hosts, or on one at last.
+INSTANTIATE_TEST_SUITE_P(Steps, ShrinkDecisionTest,
+                         ::testing::Combine(::testing::Values("ababa", "abbbb"),
+                                            ::testing::Values("told 2", "joined", "decided 2")));
+
+// Ranks 0 and 2 of four, ranks 1 and 3 among themselves.
+TEST(ShrinkOfHostsTest, PartShrinksWithoutTheOtherRanks) {
+  Job job("aabb");
+  for (const uint32_t rank : job.left()) job[rank].write_line("split " + std::to_string(rank % 2));
+  for (const uint32_t rank : job.left()) {
+    EXPECT_EQ(job[rank].read_line(), fmt::format("rank {} of 2, epoch 1, were 0 1", rank / 2));
+  }
+  job.kill(1);
+  EXPECT_EQ(job.ask(3, "shrink"), "rank 0 of 1, epoch 2, were 1");
+  EXPECT_EQ(job.ask(3, "sum"), "8");
+}
+
+}  // namespace
+}  // namespace keel::testing
