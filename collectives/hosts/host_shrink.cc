@@ -61,8 +61,15 @@ Status HostShrink::join(PeerInfo self, const std::string& facts, const Deadline&
     next.old_ranks.push_back(levels_.back().old_ranks[index]);
     next.members.push_back(static_cast<uint32_t>(next.members.size()));
   }
+  levels_.back().had_failed = has_failed(levels_.back());
   levels_.push_back(std::move(next));
   return {};
+}
+
+bool HostShrink::has_failed(const Level& level) {
+  const HostSession& session = level.job->session();
+  const std::vector<uint32_t> failed = session.failed_ranks();
+  return std::binary_search(failed.begin(), failed.end(), session.rank());
 }
 
 Status HostShrink::find_below(uint32_t member, const Deadline& deadline,
@@ -80,8 +87,7 @@ Status HostShrink::find_below(uint32_t member, const Deadline& deadline,
     }
     if (present.code() != KEEL_RANK_FAILED) return present;
     // |member| may have gone on from there, after this rank did not call in time.
-    const std::vector<uint32_t> failed = each.job->session().failed_ranks();
-    if (std::binary_search(failed.begin(), failed.end(), each.job->session().rank())) {
+    if (has_failed(each) && !each.had_failed) {
       return {KEEL_FAILED_PRECONDITION, "the other ranks took this rank for failed"};
     }
   }

@@ -66,7 +66,11 @@ class HostShrink {
     uint64_t context = 0;
     std::vector<uint32_t> members;    // ranks of the job
     std::vector<uint32_t> old_ranks;  // of |members|, in the failed communicator
+    bool had_failed = false;          // has_failed() when this rank joined the next level
   };
+
+  // Whether a server of |level| took this rank for failed.
+  static bool has_failed(const Level& level);
 
   // The highest level below the top in which |member|, a rank of the top, takes part; none if
   // |member| has ended.

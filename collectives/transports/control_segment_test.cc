@@ -38,7 +38,7 @@ TEST(ControlSegment, AFailureIsNeverSeenWithoutItsText) {
   }
 }
 
-// Four billion calls of sched_yield() would take hours.
+// Four billion calls of sched_yield() take longer than a test may.
 TEST(ControlSegment, OversubscribedWaitEndsItsSpinAtAFailure) {
   FileDescriptor file;
   std::unique_ptr<ControlSegment> segment;
