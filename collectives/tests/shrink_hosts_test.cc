@@ -50,7 +50,7 @@ TEST(ShrinkOfHostsTest, RanksGoOnAfterTheServersHostAndItsSuccessorAreKilled) {
   job.expect_shrunk(before, 2);
 }
 
-// Not at step "joined": see the limits in docs/hosts.md.
+// At the later steps: ShrinkDecisionTest.
 TEST(ShrinkOfHostsTest, RanksGoOnWhenTheSuccessorEndsToo) {
   Job job("abab");
   const std::vector<uint32_t> before = job.left();
