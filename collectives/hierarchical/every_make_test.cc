@@ -26,13 +26,16 @@ using namespace keel::testing;  // NOLINT: the fixture's
 struct Make {
   const char* plugin;
   const char* runtime;   // the file by which it is recognised
-  const char* library;   // as keel_comm_explain names it
+  const char* library;   // of collectives, as keel_comm_explain names it; NULL: none
   const char* settings;  // the variable that configures its chips
 };
 constexpr Make kMakes[] = {
     {"ascend", "libascendcl.so", "HCCL", "KEEL_EMULATED_ASCEND"},
     {"cuda", "libcuda.so.1", "NCCL", "KEEL_EMULATED_CUDA"},
+    // RCCL's functions have the names of NCCL's, in one process.
+    {"hip", "libamdhip64.so.5", "RCCL", "KEEL_EMULATED_HIP"},
     {"kunlun", "libxpurt.so", "BKCL", "KEEL_EMULATED_XRE"},
+    {"level_zero", "libze_loader.so.1", nullptr, "KEEL_EMULATED_LEVEL_ZERO"},
 };
 
 std::string folder_of(const Make& make) {
@@ -53,7 +56,7 @@ std::vector<Make> makes_here() {
 
 // ---- in one process --------------------------------------------------------------
 
-class FiveMakesTest : public DeviceRanks {
+class EveryMakeTest : public DeviceRanks {
  protected:
   // "cpu:0", "vulkan:0" if there is one, and two chips of each make.
   void SetUp() override {
@@ -75,9 +78,10 @@ class FiveMakesTest : public DeviceRanks {
   std::vector<keel_device> all_;
 };
 
-TEST_F(FiveMakesTest, EveryCollectiveWithAnIslandOfEachMake) {
+TEST_F(EveryMakeTest, EveryCollectiveWithAnIslandOfEachMake) {
   make_ranks(all_);
   for (const Make& make : makes_here()) {
+    if (make.library == nullptr) continue;
     const std::string text = explained();
     EXPECT_NE(text.find(std::string(R"("library": ")") + make.library), std::string::npos)
         << "no island of " << make.library << " in " << text;
@@ -90,7 +94,7 @@ TEST_F(FiveMakesTest, EveryCollectiveWithAnIslandOfEachMake) {
   }
 }
 
-TEST_F(FiveMakesTest, EveryDtypeAndReduction) {
+TEST_F(EveryMakeTest, EveryDtypeAndReduction) {
   make_ranks(all_);
   for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
     for (keel_reduction reduction = 0; reduction < KEEL_REDUCTION_COUNT; ++reduction) {
@@ -103,7 +107,7 @@ TEST_F(FiveMakesTest, EveryDtypeAndReduction) {
 }
 
 // Any order of the ranks, and islands of one: each rank holds the same bits, whatever rounds.
-TEST_F(FiveMakesTest, AnyInterleavingHoldsTheSameBits) {
+TEST_F(EveryMakeTest, AnyInterleavingHoldsTheSameBits) {
   Random random(5);
   for (int round = 0; round < 4; ++round) {
     std::vector<keel_device> order = all_;
@@ -119,7 +123,7 @@ TEST_F(FiveMakesTest, AnyInterleavingHoldsTheSameBits) {
   }
 }
 
-TEST_F(FiveMakesTest, AnUrgentSumBesideALargeOne) {
+TEST_F(EveryMakeTest, AnUrgentSumBesideALargeOne) {
   make_ranks(all_);
   std::vector<keel_comm> urgent(world());
   std::vector<keel_stream> streams(world());
@@ -239,7 +243,7 @@ class Job {
   explicit Job(const std::vector<std::string>& devices) {
     static int jobs = 0;
     const std::string rendezvous =
-        "five-makes-" + std::to_string(getpid()) + "-" + std::to_string(++jobs);
+        "every-make-" + std::to_string(getpid()) + "-" + std::to_string(++jobs);
     for (size_t rank = 0; rank < devices.size(); ++rank) {
       ranks_.emplace_back(
           "rank", std::vector<std::string>{std::to_string(rank), std::to_string(devices.size()),
@@ -276,7 +280,7 @@ std::vector<std::string> devices_of_all() {
   return devices;
 }
 
-TEST(FiveMakesProcessesTest, EveryCollective) {
+TEST(EveryMakeProcessesTest, EveryCollective) {
   Job job(devices_of_all());
   job.tell("everything");
   for (size_t rank = 0; rank < job.size(); ++rank) {
@@ -287,7 +291,7 @@ TEST(FiveMakesProcessesTest, EveryCollective) {
   job.end();
 }
 
-TEST(FiveMakesProcessesTest, AKilledRankIsNamed) {
+TEST(EveryMakeProcessesTest, AKilledRankIsNamed) {
   const std::vector<std::string> devices = devices_of_all();
   Job job(devices);
   const size_t killed = job.size() - 1;
