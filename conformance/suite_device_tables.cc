@@ -403,8 +403,10 @@ void native_handle(const Context& context) {
   }
   const auto handle = [&] {
     void* pointer = nullptr;
-    need(table_of(context).native_handle(device_of(context).get(), /*which=*/0, &pointer),
-         "device.native_handle of the main one");
+    const keel_status status = observe_status(
+        table_of(context).native_handle(device_of(context).get(), /*which=*/0, &pointer));
+    if (status == KEEL_UNSUPPORTED) unsupported("the device has no main native handle");
+    need(status, "device.native_handle of the main one");
     return observe(address_of(pointer));
   };
   const uint64_t first = handle();

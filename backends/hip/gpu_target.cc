@@ -140,8 +140,9 @@ Result context_of(const Functions& hip, NativeStream stream, NativeContext expec
 
 keel_status native_handle(NativeContext /*context*/, NativeDevice device, uint32_t which,
                           void** out_handle) {
-  if (which != 0) {
-    return kit::fail(KEEL_UNSUPPORTED, "hip: no native handle %u: 0, the device", which);
+  // The ordinal, as CUDA's number 1: HIP has no contexts, and the main handle is no NULL.
+  if (which != 1) {
+    return kit::fail(KEEL_UNSUPPORTED, "hip: no native handle %u: 1, the device", which);
   }
   *out_handle = reinterpret_cast<void*>(static_cast<intptr_t>(device));
   return KEEL_OK;
