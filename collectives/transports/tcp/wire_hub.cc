@@ -184,6 +184,16 @@ Status WireHub::greet(TcpDialog& dialog, Opening opening, const Deadline& deadli
   return HandshakeInitiator::on_answer(message);
 }
 
+Opening WireHub::opening_to(uint32_t peer, Opening::Purpose purpose, uint64_t context) const {
+  return {.purpose = purpose,
+          .job = table_.job,
+          .epoch = table_.epoch,
+          .context = context,
+          .from = rank_,
+          .to = peer,
+          .address = table_.ranks.at(peer).address};
+}
+
 Status WireHub::connect_server(uint32_t peer, uint64_t context, const Deadline& deadline,
                                FileDescriptor* out_socket) {
   const HostRank& other = table_.ranks.at(peer);
@@ -196,15 +206,7 @@ Status WireHub::connect_server(uint32_t peer, uint64_t context, const Deadline& 
   if (connected.code() == KEEL_TIMED_OUT) return {KEEL_UNAVAILABLE, connected.text()};
   KEEL_RETURN_IF_ERROR(connected);
   if (out_socket == nullptr) return {};
-  const Status greeted = greet(dialog,
-                               {.purpose = Opening::Purpose::kServer,
-                                .job = table_.job,
-                                .epoch = table_.epoch,
-                                .context = context,
-                                .from = rank_,
-                                .to = peer,
-                                .address = other.address},
-                               limit);
+  const Status greeted = greet(dialog, opening_to(peer, Opening::Purpose::kServer, context), limit);
   if (greeted.ok()) *out_socket = dialog.take();
   // A process that accepts a connection has not ended, as far as the kernel of its host knows.
   const bool may_pass = greeted.code() == KEEL_RANK_FAILED || greeted.code() == KEEL_TIMED_OUT;
@@ -234,15 +236,8 @@ Status WireHub::ask_presence(uint32_t peer, uint64_t context, const Deadline& de
     return {};
   }
   KEEL_RETURN_IF_ERROR(connected);
-  const Status greeted = greet(dialog,
-                               {.purpose = Opening::Purpose::kPresence,
-                                .job = table_.job,
-                                .epoch = table_.epoch,
-                                .context = context,
-                                .from = rank_,
-                                .to = peer,
-                                .address = other.address},
-                               limit);
+  const Status greeted =
+      greet(dialog, opening_to(peer, Opening::Purpose::kPresence, context), limit);
   switch (greeted.code()) {
     case KEEL_OK:
       *out_presence = Presence::kPresent;

@@ -87,6 +87,8 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
                      const std::atomic<bool>& cancelled, const Deadline& deadline,
                      FileDescriptor* out_socket, bool* out_may_pass);
   Status greet(TcpDialog& dialog, Opening opening, const Deadline& deadline);
+  // This rank's opening to |peer|, outside the wires.
+  Opening opening_to(uint32_t peer, Opening::Purpose purpose, uint64_t context) const;
   Status admit(const Opening& opening);
   void on_peer(const Opening& opening, FileDescriptor socket);
 
