@@ -198,12 +198,12 @@ bool product_of(const keel_op_call& call, const keel_tensor& a, const keel_tenso
 // for unaligned operands: cuBLASLt 13 on an H100, one unit off in a third of the elements.
 bool rounds_twice(const Product& product) {
   constexpr uint16_t kAligned = 16;
-  const auto is_aligned = [](const Product& p, int64_t row, uint16_t alignment) {
-    return alignment >= kAligned && row * kit::dtype_size(p.out) % kAligned == 0;
+  const auto is_aligned = [&product](int64_t row, uint16_t alignment) {
+    return alignment >= kAligned && row * kit::dtype_size(product.out) % kAligned == 0;
   };
-  return product.out != KEEL_FLOAT32 && !(is_aligned(product, product.a_row, product.a_alignment) &&
-                                          is_aligned(product, product.b_row, product.b_alignment) &&
-                                          is_aligned(product, product.c_row, product.c_alignment));
+  return product.out != KEEL_FLOAT32 && !(is_aligned(product.a_row, product.a_alignment) &&
+                                          is_aligned(product.b_row, product.b_alignment) &&
+                                          is_aligned(product.c_row, product.c_alignment));
 }
 
 // The library adds a bias of c's dtype. The library does not document its gelu or its accuracy, and
