@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What crosses the plugin boundary: headers in C11, and exported symbols. abi_layout.py compares
-// the layouts and the functions of libkeel.
+// The plugin boundary: headers in C11, and exported symbols. abi_layout.py compares the layouts and
+// the functions of libkeel.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 

@@ -11,7 +11,7 @@
 
 namespace keel::vulkan {
 
-// What a device's shaders can be told to keep of float32.
+// The values of float32 that a device's shaders can be told to keep.
 struct FloatControls {
   bool nan = false;        // NaN, infinities and signed zeros
   bool subnormal = false;  // of operands and of results
