@@ -234,7 +234,8 @@ class OpRun {
   }
 
   void check_values(uint32_t index, const keel_tensor& view, const std::string& name) {
-    const ops::Tolerance& tolerance = schema_.dtypes[case_.combination].tolerance;
+    const ops::Tolerance tolerance =
+        ops::tolerance_of(data_.call(), schema_.dtypes[case_.combination].tolerance);
     const ops::ReferenceOutput& wanted = reference_.outputs[index];
     const std::vector<double> got = ops::read_tensor(view);
     check(got.size() == wanted.values.size(), name + ": the reference has another size");

@@ -131,6 +131,18 @@ void append_attributes(const Schema& schema, std::string* out) {
 }
 
 void append_dtypes(const Schema& schema, std::string* out) {
+  if (schema.mixed_dtypes != 0) {
+    *out += "\nEach tensor may have any of";
+    const char* separator = " ";
+    for (keel_dtype dtype = 0; dtype < KEEL_DTYPE_COUNT; ++dtype) {
+      if ((schema.mixed_dtypes >> dtype & 1u) == 0) continue;
+      *out += std::string(separator) + kit::dtype_name(dtype);
+      separator = ", ";
+    }
+    *out +=
+        "; conformance tries the combinations below. The error is of functions that round "
+        "once: others may have a few units, functions like exp 64 u.\n";
+  }
   *out += "\n| dtypes | error | NMSE | |\n|---|---|---|---|\n";
   for (const DtypeCombination& dtypes : schema.dtypes) {
     std::string names;

@@ -180,13 +180,30 @@ uint32_t first_mismatch(const keel_op_call& call, const DtypeCombination& combin
   return UINT32_MAX;
 }
 
+// Returns the index of the first argument whose dtype is not in |mask|, inputs before outputs;
+// UINT32_MAX if all are.
+uint32_t first_outside(const keel_op_call& call, uint32_t mask) {
+  for (uint32_t i = 0; i < call.input_count; ++i) {
+    if (call.inputs[i] != nullptr && (mask >> call.inputs[i]->dtype & 1u) == 0) return i;
+  }
+  for (uint32_t o = 0; o < call.output_count; ++o) {
+    if ((mask >> call.outputs[o]->dtype & 1u) == 0) return call.input_count + o;
+  }
+  return UINT32_MAX;
+}
+
 bool check_dtypes(const keel_op_call& call, const Schema& schema, CheckError* error) {
   // Blame the argument at which the longest matching combination fails.
   uint32_t blamed = 0;
-  for (const DtypeCombination& combination : schema.dtypes) {
-    const uint32_t mismatch = first_mismatch(call, combination);
-    if (mismatch == UINT32_MAX) return true;
-    if (mismatch > blamed) blamed = mismatch;
+  if (schema.mixed_dtypes != 0) {
+    blamed = first_outside(call, schema.mixed_dtypes);
+    if (blamed == UINT32_MAX) return true;
+  } else {
+    for (const DtypeCombination& combination : schema.dtypes) {
+      const uint32_t mismatch = first_mismatch(call, combination);
+      if (mismatch == UINT32_MAX) return true;
+      if (mismatch > blamed) blamed = mismatch;
+    }
   }
   const bool output = blamed >= call.input_count;
   const Argument argument{schema, output, output ? blamed - call.input_count : blamed};

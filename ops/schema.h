@@ -84,6 +84,9 @@ struct Schema {
   // returns false. Dtypes, ranks <= 8, extents >= 0 and the range of each attribute have been
   // checked.
   bool (*check_shapes)(const keel_op_call& call, CheckError* error);
+  // Bit d: any tensor may have keel_dtype d, whatever the others have; |dtypes| are then the
+  // combinations that conformance tries. 0: |dtypes| are all there are.
+  uint32_t mixed_dtypes;
 };
 
 // All rows, in the order of their operator numbers.

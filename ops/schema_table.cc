@@ -30,7 +30,7 @@ constexpr Schema kFill = {
     KEEL_OP_FILL, "fill",
     "y = value",
     {}, kFillOutputs, kFillAttributes, kFillDtypes, KEEL_DTYPE_INVALID,
-    check_fill};
+    check_fill, 0};
 
 // ---- cast
 
@@ -54,7 +54,7 @@ constexpr Schema kCast = {
     KEEL_OP_CAST, "cast",
     "y = x in another dtype, rounded to nearest, ties to even; overflow of a float type gives infinity. Conversion to int32 truncates; the result is unspecified for NaN and for values beyond int32's range",
     kCastInputs, kCastOutputs, {}, kCastDtypes, KEEL_DTYPE_INVALID,
-    check_elementwise};
+    check_elementwise, 0};
 
 // ---- add
 
@@ -74,7 +74,7 @@ constexpr Schema kAdd = {
     KEEL_OP_ADD, "add",
     "c = a + b, computed in float32 and rounded once",
     kAddInputs, kAddOutputs, {}, kAddDtypes, KEEL_DTYPE_INVALID,
-    check_elementwise};
+    check_elementwise, 0};
 
 // ---- scale
 
@@ -97,7 +97,7 @@ constexpr Schema kScale = {
     KEEL_OP_SCALE, "scale",
     "y = alpha * x",
     kScaleInputs, kScaleOutputs, kScaleAttributes, kScaleDtypes, KEEL_DTYPE_INVALID,
-    check_elementwise};
+    check_elementwise, 0};
 
 // ---- axpy
 
@@ -120,7 +120,7 @@ constexpr Schema kAxpy = {
     KEEL_OP_AXPY, "axpy",
     "out = alpha * x + y",
     kAxpyInputs, kAxpyOutputs, kAxpyAttributes, kAxpyDtypes, KEEL_DTYPE_INVALID,
-    check_elementwise};
+    check_elementwise, 0};
 
 // ---- sum
 
@@ -145,7 +145,7 @@ constexpr Schema kSum = {
     KEEL_OP_SUM, "sum",
     "y = sum of x along an axis; the order of summation is fixed for a shape",
     kSumInputs, kSumOutputs, kSumAttributes, kSumDtypes, KEEL_FLOAT32,
-    check_sum};
+    check_sum, 0};
 
 // ---- matmul
 
@@ -180,7 +180,7 @@ constexpr Schema kMatmul = {
     KEEL_OP_MATMUL, "matmul",
     "c = activation(alpha * op(a) op(b) + beta * c + bias), where op transposes an operand stored transposed; bias is added to every row",
     kMatmulInputs, kMatmulOutputs, kMatmulAttributes, kMatmulDtypes, KEEL_FLOAT32,
-    check_matmul};
+    check_matmul, 0};
 
 // ---- gelu
 
@@ -203,7 +203,7 @@ constexpr Schema kGelu = {
     KEEL_OP_GELU, "gelu",
     "y = gelu(x)",
     kGeluInputs, kGeluOutputs, kGeluAttributes, kGeluDtypes, KEEL_DTYPE_INVALID,
-    check_elementwise};
+    check_elementwise, 0};
 
 // ---- gelu_backward
 
@@ -227,7 +227,7 @@ constexpr Schema kGeluBackward = {
     KEEL_OP_GELU_BACKWARD, "gelu_backward",
     "dx = dy * gelu'(x)",
     kGeluBackwardInputs, kGeluBackwardOutputs, kGeluBackwardAttributes, kGeluBackwardDtypes, KEEL_DTYPE_INVALID,
-    check_elementwise};
+    check_elementwise, 0};
 
 // ---- embedding
 
@@ -251,7 +251,7 @@ constexpr Schema kEmbedding = {
     KEEL_OP_EMBEDDING, "embedding",
     "out[i] = table[indices[i]-first], bit for bit; an index outside [first,first+v) gives a row of zeroes. For a sharded table, with a range of rows on each rank, all_reduce(out, by sum) gives the rows of the whole table",
     kEmbeddingInputs, kEmbeddingOutputs, kEmbeddingAttributes, kEmbeddingDtypes, KEEL_DTYPE_INVALID,
-    check_embedding};
+    check_embedding, 0};
 
 // ---- embedding_backward
 
@@ -275,7 +275,7 @@ constexpr Schema kEmbeddingBackward = {
     KEEL_OP_EMBEDDING_BACKWARD, "embedding_backward",
     "dtable[j] = sum of dout[i] over all i with indices[i] == first + j, in the order of i; every row is written; indices outside [first,first+v) contribute to no row",
     kEmbeddingBackwardInputs, kEmbeddingBackwardOutputs, kEmbeddingBackwardAttributes, kEmbeddingBackwardDtypes, KEEL_FLOAT32,
-    check_embedding_backward};
+    check_embedding_backward, 0};
 
 // ---- cross_entropy
 
@@ -296,7 +296,7 @@ constexpr Schema kCrossEntropy = {
     KEEL_OP_CROSS_ENTROPY, "cross_entropy",
     "logsumexp[i] = log sum_j exp(logits[i,j]); loss[i] = logsumexp[i] - logits[i,labels[i]]; a label outside [0,v) marks an ignored row, whose loss is 0",
     kCrossEntropyInputs, kCrossEntropyOutputs, {}, kCrossEntropyDtypes, KEEL_FLOAT32,
-    check_cross_entropy};
+    check_cross_entropy, 0};
 
 // ---- cross_entropy_backward
 
@@ -321,7 +321,7 @@ constexpr Schema kCrossEntropyBackward = {
     KEEL_OP_CROSS_ENTROPY_BACKWARD, "cross_entropy_backward",
     "dlogits[i,j] = scale * (p[i,j] - (j == labels[i])), p[i,j] = exp(logits[i,j] - logsumexp[i]); ignored rows give 0. If |logsumexp[i]| >= 64 and logsumexp[i] differs from the value recomputed from row i by less than 2^-17 * |logsumexp[i]|, the kernel uses the recomputed value, unrounded: p then adds up to 1, whatever offset the logits of a row share",
     kCrossEntropyBackwardInputs, kCrossEntropyBackwardOutputs, kCrossEntropyBackwardAttributes, kCrossEntropyBackwardDtypes, KEEL_DTYPE_INVALID,
-    check_cross_entropy_backward};
+    check_cross_entropy_backward, 0};
 
 // ---- adamw
 
@@ -361,7 +361,7 @@ constexpr Schema kAdamw = {
     KEEL_OP_ADAMW, "adamw",
     "g' = grad_scale * g; m_out = beta1 m + (1-beta1) g'; v_out = beta2 v + (1-beta2) g'^2; p_out = p - lr (m_out/(1-beta1^t) / (sqrt(v_out/(1-beta2^t)) + eps) + weight_decay p). Kernels compute 1-beta and 1-beta^t in float64 and then round: in float32 1-0.999 would lose 10 bits",
     kAdamwInputs, kAdamwOutputs, kAdamwAttributes, kAdamwDtypes, KEEL_DTYPE_INVALID,
-    check_elementwise};
+    check_elementwise, 0};
 
 // ---- layer_norm
 
@@ -388,7 +388,7 @@ constexpr Schema kLayerNorm = {
     KEEL_OP_LAYER_NORM, "layer_norm",
     "for each row of x: mean and variance v over the row's d elements, rstd = 1 / sqrt(v + eps), y = (x - mean) * rstd * gamma + beta. x may have any finite size: where squares would leave the range of float32, the kernel squares scaled elements",
     kLayerNormInputs, kLayerNormOutputs, kLayerNormAttributes, kLayerNormDtypes, KEEL_FLOAT32,
-    check_layer_norm};
+    check_layer_norm, 0};
 
 // ---- layer_norm_backward
 
@@ -413,7 +413,7 @@ constexpr Schema kLayerNormBackward = {
     KEEL_OP_LAYER_NORM_BACKWARD, "layer_norm_backward",
     "with xhat = (x - mean) * rstd, g = dy * gamma and <> the mean over a row: dx = rstd * (g - <g> - xhat * <g * xhat>); dgamma = sum of dy * xhat over all rows, dbeta = sum of dy over all rows, in an order that is fixed for a shape. Overflow of x - mean or xhat is not avoided by scaling, and an rstd below 2^-126 (from an x beyond 2^126) may be treated as 0",
     kLayerNormBackwardInputs, kLayerNormBackwardOutputs, {}, kLayerNormBackwardDtypes, KEEL_FLOAT32,
-    check_layer_norm_backward};
+    check_layer_norm_backward, 0};
 
 // ---- rms_norm
 
@@ -438,7 +438,7 @@ constexpr Schema kRmsNorm = {
     KEEL_OP_RMS_NORM, "rms_norm",
     "for each row of x: rstd = 1 / sqrt(mean of x^2 + eps), y = x * rstd * gamma. x may have any finite size, as in layer_norm",
     kRmsNormInputs, kRmsNormOutputs, kRmsNormAttributes, kRmsNormDtypes, KEEL_FLOAT32,
-    check_rms_norm};
+    check_rms_norm, 0};
 
 // ---- rms_norm_backward
 
@@ -461,7 +461,7 @@ constexpr Schema kRmsNormBackward = {
     KEEL_OP_RMS_NORM_BACKWARD, "rms_norm_backward",
     "with xhat = x * rstd, g = dy * gamma and <> the mean over a row: dx = rstd * (g - xhat * <g * xhat>); dgamma = sum of dy * xhat over all rows, in an order that is fixed for a shape. The limits of xhat and rstd are as in layer_norm_backward",
     kRmsNormBackwardInputs, kRmsNormBackwardOutputs, {}, kRmsNormBackwardDtypes, KEEL_FLOAT32,
-    check_rms_norm_backward};
+    check_rms_norm_backward, 0};
 
 // ---- softmax
 
@@ -487,7 +487,7 @@ constexpr Schema kSoftmax = {
     KEEL_OP_SOFTMAX, "softmax",
     "y = exp(scale * x) / sum of exp(scale * x) over the visible elements of a row. y is 0 where mask is not 0, where causal hides the column and where scale * x is minus infinity; a row without visible elements gives zeroes",
     kSoftmaxInputs, kSoftmaxOutputs, kSoftmaxAttributes, kSoftmaxDtypes, KEEL_FLOAT32,
-    check_softmax};
+    check_softmax, 0};
 
 // ---- softmax_backward
 
@@ -511,7 +511,7 @@ constexpr Schema kSoftmaxBackward = {
     KEEL_OP_SOFTMAX_BACKWARD, "softmax_backward",
     "dx = scale * y * (dy - sum of y * dy over the row)",
     kSoftmaxBackwardInputs, kSoftmaxBackwardOutputs, kSoftmaxBackwardAttributes, kSoftmaxBackwardDtypes, KEEL_FLOAT32,
-    check_softmax_backward};
+    check_softmax_backward, 0};
 
 // ---- swiglu
 
@@ -530,7 +530,7 @@ constexpr Schema kSwiglu = {
     KEEL_OP_SWIGLU, "swiglu",
     "y = silu(gate) * up, silu(t) = t / (1 + exp(-t)); gate and up are the halves of each row of x = gate | up, as written by one product with both matrices side by side",
     kSwigluInputs, kSwigluOutputs, {}, kSwigluDtypes, KEEL_DTYPE_INVALID,
-    check_swiglu};
+    check_swiglu, 0};
 
 // ---- swiglu_backward
 
@@ -550,7 +550,7 @@ constexpr Schema kSwigluBackward = {
     KEEL_OP_SWIGLU_BACKWARD, "swiglu_backward",
     "dx = dy * up * silu'(gate) | dy * silu(gate)",
     kSwigluBackwardInputs, kSwigluBackwardOutputs, {}, kSwigluBackwardDtypes, KEEL_DTYPE_INVALID,
-    check_swiglu_backward};
+    check_swiglu_backward, 0};
 
 // ---- bias_gelu
 
@@ -574,7 +574,7 @@ constexpr Schema kBiasGelu = {
     KEEL_OP_BIAS_GELU, "bias_gelu",
     "y = gelu(x + bias); bias is added to every row, and an absent bias counts as 0",
     kBiasGeluInputs, kBiasGeluOutputs, kBiasGeluAttributes, kBiasGeluDtypes, KEEL_DTYPE_INVALID,
-    check_bias_gelu};
+    check_bias_gelu, 0};
 
 // ---- bias_gelu_backward
 
@@ -599,7 +599,7 @@ constexpr Schema kBiasGeluBackward = {
     KEEL_OP_BIAS_GELU_BACKWARD, "bias_gelu_backward",
     "dx = dy * gelu'(x + bias); the gradient of bias is the sum of dx over the rows",
     kBiasGeluBackwardInputs, kBiasGeluBackwardOutputs, kBiasGeluBackwardAttributes, kBiasGeluBackwardDtypes, KEEL_DTYPE_INVALID,
-    check_bias_gelu_backward};
+    check_bias_gelu_backward, 0};
 
 // ---- rope
 
@@ -627,7 +627,7 @@ constexpr Schema kRope = {
     KEEL_OP_ROPE, "rope",
     "rotates each pair (a, b) of a head to (a c - b s, b c + a s): pair j of token t has c = cos[positions[t],j] and s = sin[positions[t],j], negated if inverse; a token whose position is outside the table's rows gives zeroes",
     kRopeInputs, kRopeOutputs, kRopeAttributes, kRopeDtypes, KEEL_DTYPE_INVALID,
-    check_rope};
+    check_rope, 0};
 
 // ---- dropout_add
 
@@ -656,7 +656,7 @@ constexpr Schema kDropoutAdd = {
     KEEL_OP_DROPOUT_ADD, "dropout_add",
     "y = residual + kept / (1 - p) * (x + bias), where kept is 0 or 1; bias is added to every row, an absent bias or residual counts as 0, and a dropped x + bias contributes 0 even if NaN. Element i in row-major order is kept if word i % 4 of Philox4x32-10, with counter (offset + i / 4) modulo 2^64 and key seed, is at least floor(p * 2^32): the same elements on every device",
     kDropoutAddInputs, kDropoutAddOutputs, kDropoutAddAttributes, kDropoutAddDtypes, KEEL_DTYPE_INVALID,
-    check_dropout_add};
+    check_dropout_add, 0};
 
 // ---- dropout_backward
 
@@ -683,7 +683,7 @@ constexpr Schema kDropoutBackward = {
     KEEL_OP_DROPOUT_BACKWARD, "dropout_backward",
     "dx = kept / (1 - p) * dy, where kept is as in dropout_add with the same attributes; the gradient of bias is the sum of dx over the rows, the gradient of residual is dy",
     kDropoutBackwardInputs, kDropoutBackwardOutputs, kDropoutBackwardAttributes, kDropoutBackwardDtypes, KEEL_DTYPE_INVALID,
-    check_elementwise};
+    check_elementwise, 0};
 
 // ---- transpose
 
@@ -717,7 +717,7 @@ constexpr Schema kTranspose = {
     KEEL_OP_TRANSPOSE, "transpose",
     "y = x with the axes of x in another order: y[i0,i1,...] = x[j0,j1,...] where the index along axis order[k] of x is ik. The kernel copies bits unchanged, NaN included",
     kTransposeInputs, kTransposeOutputs, kTransposeAttributes, kTransposeDtypes, KEEL_DTYPE_INVALID,
-    check_transpose};
+    check_transpose, 0};
 
 // ---- cast_scaled
 
@@ -747,7 +747,7 @@ constexpr Schema kCastScaled = {
     KEEL_OP_CAST_SCALED, "cast_scaled",
     "y = scale * x in another dtype; amax = the largest |x|, 0 for an empty x, NaN if an element is NaN. The product is rounded to float32 and then to y's dtype, to nearest, ties to even. Conversion to an 8-bit type saturates: values beyond the largest finite number, infinity included, become the largest finite number. For other types, overflow gives infinity. The kernel reads scale in stream order, so the caller can use the scale of an earlier step; to convert back, the caller passes the reciprocal of the scale",
     kCastScaledInputs, kCastScaledOutputs, {}, kCastScaledDtypes, KEEL_DTYPE_INVALID,
-    check_cast_scaled};
+    check_cast_scaled, 0};
 
 // ---- attention
 
@@ -777,7 +777,7 @@ constexpr Schema kAttention = {
     KEEL_OP_ATTENTION, "attention",
     "out[i,h] = sum over the keys j visible to query i of softmax_j(scale * q[i,h] . k[j,g]) v[j,g], g = h / (heads / kv_heads); logsumexp[h,i] = log sum_j exp(scale * q[i,h] . k[j,g]). A query sees the keys of its sequence. A query without visible keys, or with all scores -infinity, gives out = 0 and logsumexp = -infinity; keys and values that a query does not see contribute nothing, even if NaN. Sequence s is the tokens from cu_seqlens[s] up to, not including, cu_seqlens[s+1]. Each entry counts as the maximum of the entries up to and including it, clamped to [0,tokens]: whatever the entries are, sequences are disjoint, in order and within the tensors. Tokens before the first sequence and after the last belong to no sequence. The caller passes both cu_seqlens or neither; without them all tokens form one sequence. The workspace grows with the number of tokens, not with tokens_q * tokens_k",
     kAttentionInputs, kAttentionOutputs, kAttentionAttributes, kAttentionDtypes, KEEL_FLOAT32,
-    check_attention};
+    check_attention, 0};
 
 // ---- attention_backward
 
@@ -811,7 +811,7 @@ constexpr Schema kAttentionBackward = {
     KEEL_OP_ATTENTION_BACKWARD, "attention_backward",
     "the gradients of attention from the inputs and outputs of attention: p[i,j] = exp(scale * q[i] . k[j] - logsumexp[i]), ds[i,j] = p[i,j] * (dout[i] . v[j] - dout[i] . out[i]), dq[i] = scale * sum_j ds[i,j] k[j], dk[j] = scale * sum_i ds[i,j] q[i], dv[j] = sum_i p[i,j] dout[i], where i runs over the queries, of all heads of a group, that see key j; the order of summation is fixed for the shapes and cu_seqlens. A query whose logsumexp is -infinity has dq = 0 and contributes nothing to dk and dv. cu_seqlens are as in attention",
     kAttentionBackwardInputs, kAttentionBackwardOutputs, kAttentionBackwardAttributes, kAttentionBackwardDtypes, KEEL_FLOAT32,
-    check_attention_backward};
+    check_attention_backward, 0};
 
 // ---- attention_merge
 
@@ -832,7 +832,7 @@ constexpr Schema kAttentionMerge = {
     KEEL_OP_ATTENTION_MERGE, "attention_merge",
     "merges the attention of the same queries to two disjoint sets of keys, a and b: logsumexp = log(exp(lse_a) + exp(lse_b)), out = exp(lse_a - logsumexp) out_a + exp(lse_b - logsumexp) out_b; a side whose lse is -infinity contributes nothing, whatever that side's out holds",
     kAttentionMergeInputs, kAttentionMergeOutputs, {}, kAttentionMergeDtypes, KEEL_FLOAT32,
-    check_attention_merge};
+    check_attention_merge, 0};
 
 // ---- batched_matmul
 
@@ -864,7 +864,7 @@ constexpr Schema kBatchedMatmul = {
     KEEL_OP_BATCHED_MATMUL, "batched_matmul",
     "c[i] = alpha * op(a[i]) op(b[i]) + beta * c[i] for each i of the batch, where op transposes an operand stored transposed; with a stride of 0 along the batch all products share one matrix",
     kBatchedMatmulInputs, kBatchedMatmulOutputs, kBatchedMatmulAttributes, kBatchedMatmulDtypes, KEEL_FLOAT32,
-    check_batched_matmul};
+    check_batched_matmul, 0};
 
 // ---- sum_of_squares
 
@@ -885,7 +885,7 @@ constexpr Schema kSumOfSquares = {
     KEEL_OP_SUM_OF_SQUARES, "sum_of_squares",
     "total = before + sum of x^2, in an order that is fixed for a shape; found = 1 if an element of x, or before, is NaN or infinite, else 0. An absent before counts as 0; before chains calls, so that many tensors make one norm. Squares beyond float32's range give an infinite total; the next call, with this total as before, sets found",
     kSumOfSquaresInputs, kSumOfSquaresOutputs, {}, kSumOfSquaresDtypes, KEEL_FLOAT32,
-    check_sum_of_squares};
+    check_sum_of_squares, 0};
 
 // ---- clip
 
@@ -909,7 +909,7 @@ constexpr Schema kClip = {
     KEEL_OP_CLIP, "clip",
     "g_out = g * min(1, max_norm / (sqrt(sum_of_squares) + 1e-6)). If sum_of_squares is NaN, every element becomes NaN; if sum_of_squares is infinite, the factor is 0: finite elements become 0, all others NaN",
     kClipInputs, kClipOutputs, kClipAttributes, kClipDtypes, KEEL_DTYPE_INVALID,
-    check_clip};
+    check_clip, 0};
 
 // ---- cross_entropy_shard
 
@@ -935,7 +935,7 @@ constexpr Schema kCrossEntropyShard = {
     KEEL_OP_CROSS_ENTROPY_SHARD, "cross_entropy_shard",
     "max[i] = the largest of logits[i,:] except NaN, minus infinity if all are NaN; sum_exp[i] = sum_j exp(logits[i,j] - max[i]), 0 for a row of only minus infinity, NaN for a row with NaN or plus infinity; target[i] = logits[i,labels[i]-first], 0 if the shard does not have that column. The caller computes the cross entropy of the whole vocabulary: top = all_reduce(max, by max); total = all_reduce(sum_exp * exp(max - top), by sum), where a max of minus infinity adds 0; logsumexp = top + log(total); loss = logsumexp - all_reduce(target, by sum), and 0 in ignored rows, whose label is negative",
     kCrossEntropyShardInputs, kCrossEntropyShardOutputs, kCrossEntropyShardAttributes, kCrossEntropyShardDtypes, KEEL_FLOAT32,
-    check_cross_entropy_shard};
+    check_cross_entropy_shard, 0};
 
 // ---- cross_entropy_shard_backward
 
@@ -962,7 +962,7 @@ constexpr Schema kCrossEntropyShardBackward = {
     KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD, "cross_entropy_shard_backward",
     "dlogits[i,j] = scale * (exp(logits[i,j] - logsumexp[i]) - (first + j == labels[i])), with the logsumexp of the whole vocabulary. A negative label marks an ignored row, which gives 0; any other label outside the shard belongs to another shard. exp(...) is only as accurate as logsumexp, which float32 rounds by up to 2^-24 * |logsumexp|",
     kCrossEntropyShardBackwardInputs, kCrossEntropyShardBackwardOutputs, kCrossEntropyShardBackwardAttributes, kCrossEntropyShardBackwardDtypes, KEEL_DTYPE_INVALID,
-    check_cross_entropy_shard_backward};
+    check_cross_entropy_shard_backward, 0};
 
 // ---- pack_weights
 
@@ -985,7 +985,7 @@ constexpr Schema kPackWeights = {
     KEEL_OP_PACK_WEIGHTS, "pack_weights",
     "packed = op(b) in the element order that the device's own packed_matmul reads fastest, where op transposes an operand stored transposed. The device chooses the order and the content beyond k and n: only the device's own packed_matmul may read packed, and packed may not be moved to another device; after b changes, the caller packs b again",
     kPackWeightsInputs, kPackWeightsOutputs, kPackWeightsAttributes, kPackWeightsDtypes, KEEL_DTYPE_INVALID,
-    check_pack_weights};
+    check_pack_weights, 0};
 
 // ---- packed_matmul
 
@@ -1018,7 +1018,7 @@ constexpr Schema kPackedMatmul = {
     KEEL_OP_PACKED_MATMUL, "packed_matmul",
     "c = activation(alpha * op(a) b + beta * c + bias), where packed is the output of pack_weights for b [k,n] on the same device. If packed holds the weights of another b with the same packed shape, or no packed weights, the numbers in c are arbitrary",
     kPackedMatmulInputs, kPackedMatmulOutputs, kPackedMatmulAttributes, kPackedMatmulDtypes, KEEL_FLOAT32,
-    check_packed_matmul};
+    check_packed_matmul, 0};
 
 // ---- clamp
 
@@ -1043,7 +1043,7 @@ constexpr Schema kClamp = {
     KEEL_OP_CLAMP, "clamp",
     "y = the smaller of max and the larger of min and x; the bounds are rounded to float32 first. NaN stays NaN, and a bound that is NaN does not bound",
     kClampInputs, kClampOutputs, kClampAttributes, kClampDtypes, KEEL_DTYPE_INVALID,
-    check_elementwise};
+    check_elementwise, 0};
 
 // ---- clamp_backward
 
@@ -1069,7 +1069,173 @@ constexpr Schema kClampBackward = {
     KEEL_OP_CLAMP_BACKWARD, "clamp_backward",
     "dx = dy where clamp leaves x unchanged, bounds included; 0 where x < min, where x > max and where x is NaN",
     kClampBackwardInputs, kClampBackwardOutputs, kClampBackwardAttributes, kClampBackwardDtypes, KEEL_DTYPE_INVALID,
-    check_elementwise};
+    check_elementwise, 0};
+
+// ---- elementwise
+
+constexpr InputSpec kElementwiseInputs[] = {
+    {"a", "as y", true, false},
+    {"b", "as y", true, false},
+    {"c", "as y", true, false},
+};
+constexpr OutputSpec kElementwiseOutputs[] = {
+    {"y", "any", 0b111, "", false},
+};
+constexpr AttributeSpec kElementwiseAttributes[] = {
+    {"function", AttributeKind::kInt, 0, 0, 64,
+     "copy a; arange a + b*i; functions of a: neg to bitwise_not (round to even, gelu by erf); add a + alpha*b; sub a - alpha*b; mul; div; floor_div; remainder (the sign of b); fmod (the sign of a); pow to bitwise_xor of a and b; tanh_backward a*(1 - b*b); sigmoid_backward a*b*(1 - b); threshold_backward 0 where b <= c, else a; silu_backward and gelu_backward a times the derivative at b; clamp min(max(a, b), c); where b if a is not 0, else c; addcmul a + alpha*b*c; addcdiv a + alpha*b/c; lerp a + c*(b - a); uniform a + (b - a)*u; normal a + b*n; bernoulli 1 where u < a"},
+    {"alpha", AttributeKind::kFloat, 1, -kInfinity, kInfinity,
+     "the factor of add, sub, addcmul and addcdiv"},
+    {"a_number", AttributeKind::kFloat, 0, -kInfinity, kInfinity,
+     "a, where there is no tensor a"},
+    {"b_number", AttributeKind::kFloat, 0, -kInfinity, kInfinity,
+     "b, where there is no tensor b"},
+    {"c_number", AttributeKind::kFloat, 0, -kInfinity, kInfinity,
+     "c, where there is no tensor c"},
+    {"seed", AttributeKind::kInt, 0, -kInfinity, kInfinity,
+     "the key of Philox"},
+    {"offset", AttributeKind::kInt, 0, 0, 0x1p63,
+     "the counter of Philox at element 0; a call on n elements uses n/4 counters, rounded up. u of element i is the upper 24 bits of word i%4 of counter offset + i/4, times 2^-24. n is sqrt(-2 ln(1 - u)) cos(2 pi v), with sin for odd i, where u and v are the words of elements 2j and 2j + 1 of the pair"},
+};
+constexpr DtypeCombination kElementwiseDtypes[] = {
+    {{KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32}, false, rounded_once(kErrorExact)},
+    {{KEEL_BFLOAT16, KEEL_BFLOAT16, KEEL_BFLOAT16}, {KEEL_BFLOAT16}, true, rounded_once(kErrorBFloat16)},
+    {{KEEL_FLOAT16, KEEL_FLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT16}, true, rounded_once(kErrorFloat16)},
+    {{KEEL_FLOAT64, KEEL_FLOAT64, KEEL_FLOAT64}, {KEEL_FLOAT64}, true, rounded_once(0)},
+    {{KEEL_INT64, KEEL_INT64, KEEL_INT64}, {KEEL_INT64}, true, {}},
+    {{KEEL_INT32, KEEL_INT32, KEEL_INT32}, {KEEL_INT32}, true, {}},
+    {{KEEL_INT16, KEEL_INT16, KEEL_INT16}, {KEEL_INT16}, true, {}},
+    {{KEEL_INT8, KEEL_INT8, KEEL_INT8}, {KEEL_INT8}, true, {}},
+    {{KEEL_UINT8, KEEL_UINT8, KEEL_UINT8}, {KEEL_UINT8}, true, {}},
+    {{KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_UINT8}, true, {}},
+    {{KEEL_INT64, KEEL_INT64, KEEL_INT64}, {KEEL_UINT8}, true, {}},
+    {{KEEL_UINT8, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32}, true, rounded_once(kErrorExact)},
+    {{KEEL_UINT8, KEEL_BFLOAT16, KEEL_FLOAT32}, {KEEL_BFLOAT16}, true, rounded_once(kErrorBFloat16)},
+    {{KEEL_UINT8, KEEL_INT64, KEEL_INT64}, {KEEL_INT64}, true, {}},
+    {{KEEL_INT64, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_FLOAT32}, true, rounded_once(kErrorExact)},
+    {{KEEL_FLOAT32, KEEL_BFLOAT16, KEEL_FLOAT16}, {KEEL_FLOAT32}, true, rounded_once(kErrorExact)},
+    {{KEEL_BFLOAT16, KEEL_FLOAT32, KEEL_FLOAT32}, {KEEL_BFLOAT16}, true, rounded_once(kErrorBFloat16)},
+    {{KEEL_FLOAT32, KEEL_FLOAT64, KEEL_FLOAT32}, {KEEL_FLOAT32}, true, rounded_once(kErrorExact)},
+    {{KEEL_INT32, KEEL_FLOAT32, KEEL_INT8}, {KEEL_INT64}, true, {}},
+};
+constexpr Schema kElementwise = {
+    KEEL_OP_ELEMENTWISE, "elementwise",
+    "y = function(a, b, c) for each element. A missing tensor is its number. Computed in float64 if a tensor is float64; else in int64 if all tensors are integers and the function is not one of real numbers (sqrt to sigmoid, silu to gelu, atan2, the gradients but threshold_backward, lerp, uniform to bernoulli); else in float32. Rounded once; truncated to integers (unspecified for NaN and beyond their range), or wrapped from int64 to them. Comparisons and logic give 0 or 1; integers divide truncated, by zero unspecified; relu, maximum, minimum and clamp keep NaN. i is the row-major index in y",
+    kElementwiseInputs, kElementwiseOutputs, kElementwiseAttributes, kElementwiseDtypes, KEEL_DTYPE_INVALID,
+    check_broadcast, 1u << KEEL_FLOAT64 | 1u << KEEL_FLOAT32 | 1u << KEEL_FLOAT16 | 1u << KEEL_BFLOAT16 | 1u << KEEL_INT64 | 1u << KEEL_INT32 | 1u << KEEL_INT16 | 1u << KEEL_INT8 | 1u << KEEL_UINT8};
+
+// ---- reduce
+
+constexpr InputSpec kReduceInputs[] = {
+    {"x", "any", false, false},
+};
+constexpr OutputSpec kReduceOutputs[] = {
+    {"y", "x's, with 1 along reduced axes", 0b0, "", false},
+};
+constexpr AttributeSpec kReduceAttributes[] = {
+    {"function", AttributeKind::kInt, 0, 0, 13,
+     "argmax and argmin give the row-major index among the reduced axes; any and all 0 or 1; norm sqrt(sum x^2); abs_sum sum |x|; abs_max max |x|. Of no elements: sum 0, prod 1, any 0, all 1, mean NaN, norms 0, log_sum_exp -infinity; max, min, argmax and argmin are refused"},
+};
+constexpr DtypeCombination kReduceDtypes[] = {
+    {{KEEL_FLOAT32}, {KEEL_FLOAT32}, false, long_sum(kErrorFloat32)},
+    {{KEEL_BFLOAT16}, {KEEL_BFLOAT16}, true, long_sum(kErrorBFloat16)},
+    {{KEEL_FLOAT16}, {KEEL_FLOAT16}, true, long_sum(kErrorFloat16)},
+    {{KEEL_FLOAT64}, {KEEL_FLOAT64}, true, long_sum(0)},
+    {{KEEL_INT64}, {KEEL_INT64}, true, {}},
+    {{KEEL_INT32}, {KEEL_INT32}, true, {}},
+    {{KEEL_UINT8}, {KEEL_UINT8}, true, {}},
+    {{KEEL_FLOAT32}, {KEEL_INT64}, true, {}},
+    {{KEEL_BFLOAT16}, {KEEL_FLOAT32}, true, long_sum(kErrorFloat32)},
+    {{KEEL_FLOAT32}, {KEEL_UINT8}, true, {}},
+    {{KEEL_INT32}, {KEEL_INT64}, true, {}},
+    {{KEEL_UINT8}, {KEEL_INT64}, true, {}},
+    {{KEEL_INT64}, {KEEL_FLOAT32}, true, long_sum(kErrorFloat32)},
+};
+constexpr Schema kReduce = {
+    KEEL_OP_REDUCE, "reduce",
+    "y = function of x over the axes along which y's extent is 1. Computed in float64 if a tensor is float64; in int64 if both are integers, but for mean, norm and log_sum_exp; else in float32, in an order that is fixed for a shape. NaN wins in max, min, argmax and argmin; of equals, argmax and argmin give the first",
+    kReduceInputs, kReduceOutputs, kReduceAttributes, kReduceDtypes, KEEL_FLOAT32,
+    check_reduce, 1u << KEEL_FLOAT64 | 1u << KEEL_FLOAT32 | 1u << KEEL_FLOAT16 | 1u << KEEL_BFLOAT16 | 1u << KEEL_INT64 | 1u << KEEL_INT32 | 1u << KEEL_INT16 | 1u << KEEL_INT8 | 1u << KEEL_UINT8};
+
+// ---- gather
+
+constexpr InputSpec kGatherInputs[] = {
+    {"x", "y's, but for the axis", false, false},
+    {"index", "as y", false, false},
+};
+constexpr OutputSpec kGatherOutputs[] = {
+    {"y", "any", 0b0, "", false},
+};
+constexpr AttributeSpec kGatherAttributes[] = {
+    {"axis", AttributeKind::kInt, 0, 0, 7,
+     "the axis of x and y along which the index selects"},
+};
+constexpr DtypeCombination kGatherDtypes[] = {
+    {{KEEL_FLOAT32, KEEL_INT32}, {KEEL_FLOAT32}, false, {}},
+    {{KEEL_BFLOAT16, KEEL_INT32}, {KEEL_BFLOAT16}, true, {}},
+    {{KEEL_FLOAT16, KEEL_INT32}, {KEEL_FLOAT16}, true, {}},
+    {{KEEL_FLOAT64, KEEL_INT32}, {KEEL_FLOAT64}, true, {}},
+    {{KEEL_INT64, KEEL_INT32}, {KEEL_INT64}, true, {}},
+    {{KEEL_INT32, KEEL_INT32}, {KEEL_INT32}, true, {}},
+    {{KEEL_INT16, KEEL_INT32}, {KEEL_INT16}, true, {}},
+    {{KEEL_INT8, KEEL_INT32}, {KEEL_INT8}, true, {}},
+    {{KEEL_UINT8, KEEL_INT32}, {KEEL_UINT8}, true, {}},
+    {{KEEL_FLOAT32, KEEL_INT64}, {KEEL_FLOAT32}, false, {}},
+    {{KEEL_BFLOAT16, KEEL_INT64}, {KEEL_BFLOAT16}, true, {}},
+    {{KEEL_FLOAT16, KEEL_INT64}, {KEEL_FLOAT16}, true, {}},
+    {{KEEL_FLOAT64, KEEL_INT64}, {KEEL_FLOAT64}, true, {}},
+    {{KEEL_INT64, KEEL_INT64}, {KEEL_INT64}, true, {}},
+    {{KEEL_INT32, KEEL_INT64}, {KEEL_INT32}, true, {}},
+    {{KEEL_INT16, KEEL_INT64}, {KEEL_INT16}, true, {}},
+    {{KEEL_INT8, KEEL_INT64}, {KEEL_INT8}, true, {}},
+    {{KEEL_UINT8, KEEL_INT64}, {KEEL_UINT8}, true, {}},
+};
+constexpr Schema kGather = {
+    KEEL_OP_GATHER, "gather",
+    "y[.., i, ..] = x[.., index[.., i, ..], ..] along an axis, moved bit for bit; 0 where an index is outside of x",
+    kGatherInputs, kGatherOutputs, kGatherAttributes, kGatherDtypes, KEEL_DTYPE_INVALID,
+    check_gather, 0};
+
+// ---- scatter
+
+constexpr InputSpec kScatterInputs[] = {
+    {"x", "y's, but for the axis", false, false},
+    {"index", "as x", false, false},
+};
+constexpr OutputSpec kScatterOutputs[] = {
+    {"y", "any", 0b0, "always", false},
+};
+constexpr AttributeSpec kScatterAttributes[] = {
+    {"axis", AttributeKind::kInt, 0, 0, 7,
+     "the axis of x and y along which the index selects"},
+    {"add", AttributeKind::kInt, 0, 0, 1,
+     "1: added in float32 (float64, int64 for such a y), and rounded after each term or once"},
+};
+constexpr DtypeCombination kScatterDtypes[] = {
+    {{KEEL_FLOAT32, KEEL_INT32}, {KEEL_FLOAT32}, false, long_sum(kErrorFloat32)},
+    {{KEEL_BFLOAT16, KEEL_INT32}, {KEEL_BFLOAT16}, true, long_sum(kErrorBFloat16)},
+    {{KEEL_FLOAT16, KEEL_INT32}, {KEEL_FLOAT16}, true, long_sum(kErrorFloat16)},
+    {{KEEL_FLOAT64, KEEL_INT32}, {KEEL_FLOAT64}, true, long_sum(0)},
+    {{KEEL_INT64, KEEL_INT32}, {KEEL_INT64}, true, {}},
+    {{KEEL_INT32, KEEL_INT32}, {KEEL_INT32}, true, {}},
+    {{KEEL_INT16, KEEL_INT32}, {KEEL_INT16}, true, {}},
+    {{KEEL_INT8, KEEL_INT32}, {KEEL_INT8}, true, {}},
+    {{KEEL_UINT8, KEEL_INT32}, {KEEL_UINT8}, true, {}},
+    {{KEEL_FLOAT32, KEEL_INT64}, {KEEL_FLOAT32}, true, long_sum(kErrorFloat32)},
+    {{KEEL_BFLOAT16, KEEL_INT64}, {KEEL_BFLOAT16}, true, long_sum(kErrorBFloat16)},
+    {{KEEL_FLOAT16, KEEL_INT64}, {KEEL_FLOAT16}, true, long_sum(kErrorFloat16)},
+    {{KEEL_FLOAT64, KEEL_INT64}, {KEEL_FLOAT64}, true, long_sum(0)},
+    {{KEEL_INT64, KEEL_INT64}, {KEEL_INT64}, true, {}},
+    {{KEEL_INT32, KEEL_INT64}, {KEEL_INT32}, true, {}},
+    {{KEEL_INT16, KEEL_INT64}, {KEEL_INT16}, true, {}},
+    {{KEEL_INT8, KEEL_INT64}, {KEEL_INT8}, true, {}},
+    {{KEEL_UINT8, KEEL_INT64}, {KEEL_UINT8}, true, {}},
+};
+constexpr Schema kScatter = {
+    KEEL_OP_SCATTER, "scatter",
+    "y[.., index[.., i, ..], ..] = x[.., i, ..] along an axis, or += with attribute add. Elements of one index are taken in the order of i: the last is stored, or all are added. An index outside of y is skipped; y keeps its other elements",
+    kScatterInputs, kScatterOutputs, kScatterAttributes, kScatterDtypes, KEEL_DTYPE_INVALID,
+    check_scatter, 0};
 
 constexpr const Schema* kSchemas[] = {
     &kFill,
@@ -1113,6 +1279,10 @@ constexpr const Schema* kSchemas[] = {
     &kPackedMatmul,
     &kClamp,
     &kClampBackward,
+    &kElementwise,
+    &kReduce,
+    &kGather,
+    &kScatter,
 };
 
 }  // namespace

@@ -43,6 +43,11 @@ bool check_rope(const keel_op_call& call, CheckError* error);
 bool check_dropout_add(const keel_op_call& call, CheckError* error);
 bool check_transpose(const keel_op_call& call, CheckError* error);
 bool check_cast_scaled(const keel_op_call& call, CheckError* error);
+// shape_rules_families.cc. The inputs of elementwise, whose absent ones have no shape.
+bool check_broadcast(const keel_op_call& call, CheckError* error);
+bool check_reduce(const keel_op_call& call, CheckError* error);
+bool check_gather(const keel_op_call& call, CheckError* error);
+bool check_scatter(const keel_op_call& call, CheckError* error);
 
 }  // namespace keel::ops
 

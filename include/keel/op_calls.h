@@ -552,6 +552,62 @@ static inline keel_status keel_op_clamp_backward(
                            attributes == NULL ? &defaults : attributes, 2);
 }
 
+/* y = function(a, b, c) for each element. A missing tensor is its number. Computed in float64 if a
+ * tensor is float64; else in int64 if all tensors are integers and the function is not one of real
+ * numbers (sqrt to sigmoid, silu to gelu, atan2, the gradients but threshold_backward, lerp,
+ * uniform to bernoulli); else in float32. Rounded once; truncated to integers (unspecified for NaN
+ * and beyond their range), or wrapped from int64 to them. Comparisons and logic give 0 or 1;
+ * integers divide truncated, by zero unspecified; relu, maximum, minimum and clamp keep NaN. i is
+ * the row-major index in y. a and b and c may be NULL. */
+static inline keel_status keel_op_elementwise(
+    keel_stream stream, const keel_tensor* a, const keel_tensor* b, const keel_tensor* c,
+    const keel_tensor* y, const keel_op_elementwise_attributes* attributes) {
+  const keel_op_elementwise_attributes defaults = KEEL_OP_ELEMENTWISE_ATTRIBUTES;
+  const keel_tensor* const inputs[] = {a, b, c};
+  const keel_tensor* const outputs[] = {y};
+  return keel_op_run_named(stream, KEEL_OP_ELEMENTWISE, inputs, 3, outputs, 1,
+                           attributes == NULL ? &defaults : attributes, 7);
+}
+
+/* y = function of x over the axes along which y's extent is 1. Computed in float64 if a tensor is
+ * float64; in int64 if both are integers, but for mean, norm and log_sum_exp; else in float32, in
+ * an order that is fixed for a shape. NaN wins in max, min, argmax and argmin; of equals, argmax
+ * and argmin give the first. */
+static inline keel_status keel_op_reduce(keel_stream stream, const keel_tensor* x,
+                                         const keel_tensor* y,
+                                         const keel_op_reduce_attributes* attributes) {
+  const keel_op_reduce_attributes defaults = KEEL_OP_REDUCE_ATTRIBUTES;
+  const keel_tensor* const inputs[] = {x};
+  const keel_tensor* const outputs[] = {y};
+  return keel_op_run_named(stream, KEEL_OP_REDUCE, inputs, 1, outputs, 1,
+                           attributes == NULL ? &defaults : attributes, 1);
+}
+
+/* y[.., i, ..] = x[.., index[.., i, ..], ..] along an axis, moved bit for bit; 0 where an index is
+ * outside of x. */
+static inline keel_status keel_op_gather(keel_stream stream, const keel_tensor* x,
+                                         const keel_tensor* index, const keel_tensor* y,
+                                         const keel_op_gather_attributes* attributes) {
+  const keel_op_gather_attributes defaults = KEEL_OP_GATHER_ATTRIBUTES;
+  const keel_tensor* const inputs[] = {x, index};
+  const keel_tensor* const outputs[] = {y};
+  return keel_op_run_named(stream, KEEL_OP_GATHER, inputs, 2, outputs, 1,
+                           attributes == NULL ? &defaults : attributes, 1);
+}
+
+/* y[.., index[.., i, ..], ..] = x[.., i, ..] along an axis, or += with attribute add. Elements of
+ * one index are taken in the order of i: the last is stored, or all are added. An index outside of
+ * y is skipped; y keeps its other elements. */
+static inline keel_status keel_op_scatter(keel_stream stream, const keel_tensor* x,
+                                          const keel_tensor* index, const keel_tensor* y,
+                                          const keel_op_scatter_attributes* attributes) {
+  const keel_op_scatter_attributes defaults = KEEL_OP_SCATTER_ATTRIBUTES;
+  const keel_tensor* const inputs[] = {x, index};
+  const keel_tensor* const outputs[] = {y};
+  return keel_op_run_named(stream, KEEL_OP_SCATTER, inputs, 2, outputs, 1,
+                           attributes == NULL ? &defaults : attributes, 2);
+}
+
 #ifdef __cplusplus
 }
 #endif

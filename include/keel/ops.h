@@ -59,7 +59,11 @@ enum {
   KEEL_OP_PACKED_MATMUL = 39,
   KEEL_OP_CLAMP = 40,
   KEEL_OP_CLAMP_BACKWARD = 41,
-  KEEL_OP_COUNT = 42,
+  KEEL_OP_ELEMENTWISE = 42,
+  KEEL_OP_REDUCE = 43,
+  KEEL_OP_GATHER = 44,
+  KEEL_OP_SCATTER = 45,
+  KEEL_OP_COUNT = 46,
   KEEL_OP_CUSTOM_BASE = 0x10000
 };
 
@@ -105,7 +109,11 @@ enum {
   X(PACK_WEIGHTS, pack_weights, PackWeights) \
   X(PACKED_MATMUL, packed_matmul, PackedMatmul) \
   X(CLAMP, clamp, Clamp) \
-  X(CLAMP_BACKWARD, clamp_backward, ClampBackward)
+  X(CLAMP_BACKWARD, clamp_backward, ClampBackward) \
+  X(ELEMENTWISE, elementwise, Elementwise) \
+  X(REDUCE, reduce, Reduce) \
+  X(GATHER, gather, Gather) \
+  X(SCATTER, scatter, Scatter)
 
 enum {
   KEEL_ACTIVATION_NONE = 0,
@@ -117,6 +125,172 @@ enum {
   KEEL_GELU_FORM_TANH = 0,
   KEEL_GELU_FORM_ERF = 1
 };
+enum {
+  KEEL_ELEMENTWISE_FUNCTION_COPY = 0,
+  KEEL_ELEMENTWISE_FUNCTION_ARANGE = 1,
+  KEEL_ELEMENTWISE_FUNCTION_NEG = 2,
+  KEEL_ELEMENTWISE_FUNCTION_ABS = 3,
+  KEEL_ELEMENTWISE_FUNCTION_SIGN = 4,
+  KEEL_ELEMENTWISE_FUNCTION_FLOOR = 5,
+  KEEL_ELEMENTWISE_FUNCTION_CEIL = 6,
+  KEEL_ELEMENTWISE_FUNCTION_ROUND = 7,
+  KEEL_ELEMENTWISE_FUNCTION_TRUNC = 8,
+  KEEL_ELEMENTWISE_FUNCTION_SQRT = 9,
+  KEEL_ELEMENTWISE_FUNCTION_RSQRT = 10,
+  KEEL_ELEMENTWISE_FUNCTION_RECIPROCAL = 11,
+  KEEL_ELEMENTWISE_FUNCTION_EXP = 12,
+  KEEL_ELEMENTWISE_FUNCTION_EXP2 = 13,
+  KEEL_ELEMENTWISE_FUNCTION_EXPM1 = 14,
+  KEEL_ELEMENTWISE_FUNCTION_LOG = 15,
+  KEEL_ELEMENTWISE_FUNCTION_LOG2 = 16,
+  KEEL_ELEMENTWISE_FUNCTION_LOG1P = 17,
+  KEEL_ELEMENTWISE_FUNCTION_SIN = 18,
+  KEEL_ELEMENTWISE_FUNCTION_COS = 19,
+  KEEL_ELEMENTWISE_FUNCTION_TANH = 20,
+  KEEL_ELEMENTWISE_FUNCTION_SIGMOID = 21,
+  KEEL_ELEMENTWISE_FUNCTION_RELU = 22,
+  KEEL_ELEMENTWISE_FUNCTION_SILU = 23,
+  KEEL_ELEMENTWISE_FUNCTION_ERF = 24,
+  KEEL_ELEMENTWISE_FUNCTION_GELU = 25,
+  KEEL_ELEMENTWISE_FUNCTION_IS_NAN = 26,
+  KEEL_ELEMENTWISE_FUNCTION_LOGICAL_NOT = 27,
+  KEEL_ELEMENTWISE_FUNCTION_BITWISE_NOT = 28,
+  KEEL_ELEMENTWISE_FUNCTION_ADD = 29,
+  KEEL_ELEMENTWISE_FUNCTION_SUB = 30,
+  KEEL_ELEMENTWISE_FUNCTION_MUL = 31,
+  KEEL_ELEMENTWISE_FUNCTION_DIV = 32,
+  KEEL_ELEMENTWISE_FUNCTION_FLOOR_DIV = 33,
+  KEEL_ELEMENTWISE_FUNCTION_REMAINDER = 34,
+  KEEL_ELEMENTWISE_FUNCTION_FMOD = 35,
+  KEEL_ELEMENTWISE_FUNCTION_POW = 36,
+  KEEL_ELEMENTWISE_FUNCTION_MAXIMUM = 37,
+  KEEL_ELEMENTWISE_FUNCTION_MINIMUM = 38,
+  KEEL_ELEMENTWISE_FUNCTION_ATAN2 = 39,
+  KEEL_ELEMENTWISE_FUNCTION_EQ = 40,
+  KEEL_ELEMENTWISE_FUNCTION_NE = 41,
+  KEEL_ELEMENTWISE_FUNCTION_LT = 42,
+  KEEL_ELEMENTWISE_FUNCTION_LE = 43,
+  KEEL_ELEMENTWISE_FUNCTION_GT = 44,
+  KEEL_ELEMENTWISE_FUNCTION_GE = 45,
+  KEEL_ELEMENTWISE_FUNCTION_LOGICAL_AND = 46,
+  KEEL_ELEMENTWISE_FUNCTION_LOGICAL_OR = 47,
+  KEEL_ELEMENTWISE_FUNCTION_LOGICAL_XOR = 48,
+  KEEL_ELEMENTWISE_FUNCTION_BITWISE_AND = 49,
+  KEEL_ELEMENTWISE_FUNCTION_BITWISE_OR = 50,
+  KEEL_ELEMENTWISE_FUNCTION_BITWISE_XOR = 51,
+  KEEL_ELEMENTWISE_FUNCTION_TANH_BACKWARD = 52,
+  KEEL_ELEMENTWISE_FUNCTION_SIGMOID_BACKWARD = 53,
+  KEEL_ELEMENTWISE_FUNCTION_THRESHOLD_BACKWARD = 54,
+  KEEL_ELEMENTWISE_FUNCTION_SILU_BACKWARD = 55,
+  KEEL_ELEMENTWISE_FUNCTION_GELU_BACKWARD = 56,
+  KEEL_ELEMENTWISE_FUNCTION_CLAMP = 57,
+  KEEL_ELEMENTWISE_FUNCTION_WHERE = 58,
+  KEEL_ELEMENTWISE_FUNCTION_ADDCMUL = 59,
+  KEEL_ELEMENTWISE_FUNCTION_ADDCDIV = 60,
+  KEEL_ELEMENTWISE_FUNCTION_LERP = 61,
+  KEEL_ELEMENTWISE_FUNCTION_UNIFORM = 62,
+  KEEL_ELEMENTWISE_FUNCTION_NORMAL = 63,
+  KEEL_ELEMENTWISE_FUNCTION_BERNOULLI = 64
+};
+/* Expands X(SUM, sum) for every elementwise_function, from 0. */
+#define KEEL_FOR_EACH_ELEMENTWISE_FUNCTION(X) \
+  X(COPY, copy) \
+  X(ARANGE, arange) \
+  X(NEG, neg) \
+  X(ABS, abs) \
+  X(SIGN, sign) \
+  X(FLOOR, floor) \
+  X(CEIL, ceil) \
+  X(ROUND, round) \
+  X(TRUNC, trunc) \
+  X(SQRT, sqrt) \
+  X(RSQRT, rsqrt) \
+  X(RECIPROCAL, reciprocal) \
+  X(EXP, exp) \
+  X(EXP2, exp2) \
+  X(EXPM1, expm1) \
+  X(LOG, log) \
+  X(LOG2, log2) \
+  X(LOG1P, log1p) \
+  X(SIN, sin) \
+  X(COS, cos) \
+  X(TANH, tanh) \
+  X(SIGMOID, sigmoid) \
+  X(RELU, relu) \
+  X(SILU, silu) \
+  X(ERF, erf) \
+  X(GELU, gelu) \
+  X(IS_NAN, is_nan) \
+  X(LOGICAL_NOT, logical_not) \
+  X(BITWISE_NOT, bitwise_not) \
+  X(ADD, add) \
+  X(SUB, sub) \
+  X(MUL, mul) \
+  X(DIV, div) \
+  X(FLOOR_DIV, floor_div) \
+  X(REMAINDER, remainder) \
+  X(FMOD, fmod) \
+  X(POW, pow) \
+  X(MAXIMUM, maximum) \
+  X(MINIMUM, minimum) \
+  X(ATAN2, atan2) \
+  X(EQ, eq) \
+  X(NE, ne) \
+  X(LT, lt) \
+  X(LE, le) \
+  X(GT, gt) \
+  X(GE, ge) \
+  X(LOGICAL_AND, logical_and) \
+  X(LOGICAL_OR, logical_or) \
+  X(LOGICAL_XOR, logical_xor) \
+  X(BITWISE_AND, bitwise_and) \
+  X(BITWISE_OR, bitwise_or) \
+  X(BITWISE_XOR, bitwise_xor) \
+  X(TANH_BACKWARD, tanh_backward) \
+  X(SIGMOID_BACKWARD, sigmoid_backward) \
+  X(THRESHOLD_BACKWARD, threshold_backward) \
+  X(SILU_BACKWARD, silu_backward) \
+  X(GELU_BACKWARD, gelu_backward) \
+  X(CLAMP, clamp) \
+  X(WHERE, where) \
+  X(ADDCMUL, addcmul) \
+  X(ADDCDIV, addcdiv) \
+  X(LERP, lerp) \
+  X(UNIFORM, uniform) \
+  X(NORMAL, normal) \
+  X(BERNOULLI, bernoulli)
+enum {
+  KEEL_REDUCE_FUNCTION_SUM = 0,
+  KEEL_REDUCE_FUNCTION_MEAN = 1,
+  KEEL_REDUCE_FUNCTION_PROD = 2,
+  KEEL_REDUCE_FUNCTION_MAX = 3,
+  KEEL_REDUCE_FUNCTION_MIN = 4,
+  KEEL_REDUCE_FUNCTION_ARGMAX = 5,
+  KEEL_REDUCE_FUNCTION_ARGMIN = 6,
+  KEEL_REDUCE_FUNCTION_ANY = 7,
+  KEEL_REDUCE_FUNCTION_ALL = 8,
+  KEEL_REDUCE_FUNCTION_SUM_OF_SQUARES = 9,
+  KEEL_REDUCE_FUNCTION_NORM = 10,
+  KEEL_REDUCE_FUNCTION_ABS_SUM = 11,
+  KEEL_REDUCE_FUNCTION_ABS_MAX = 12,
+  KEEL_REDUCE_FUNCTION_LOG_SUM_EXP = 13
+};
+/* Expands X(SUM, sum) for every reduce_function, from 0. */
+#define KEEL_FOR_EACH_REDUCE_FUNCTION(X) \
+  X(SUM, sum) \
+  X(MEAN, mean) \
+  X(PROD, prod) \
+  X(MAX, max) \
+  X(MIN, min) \
+  X(ARGMAX, argmax) \
+  X(ARGMIN, argmin) \
+  X(ANY, any) \
+  X(ALL, all) \
+  X(SUM_OF_SQUARES, sum_of_squares) \
+  X(NORM, norm) \
+  X(ABS_SUM, abs_sum) \
+  X(ABS_MAX, abs_max) \
+  X(LOG_SUM_EXP, log_sum_exp)
 
 /* The attributes of each operator, and their defaults as an initializer. A struct has the layout
  * of the array keel_op_call.attributes: its members, of 8 bytes each, are the array's elements.
@@ -366,6 +540,55 @@ typedef struct keel_op_clamp_backward_attributes {
 } keel_op_clamp_backward_attributes;
 #define KEEL_OP_CLAMP_BACKWARD_ATTRIBUTES {-HUGE_VAL, HUGE_VAL}
 
+typedef struct keel_op_elementwise_attributes {
+  /* copy a; arange a + b*i; functions of a: neg to bitwise_not (round to even, gelu by erf); add a
+   * + alpha*b; sub a - alpha*b; mul; div; floor_div; remainder (the sign of b); fmod (the sign of
+   * a); pow to bitwise_xor of a and b; tanh_backward a*(1 - b*b); sigmoid_backward a*b*(1 - b);
+   * threshold_backward 0 where b <= c, else a; silu_backward and gelu_backward a times the
+   * derivative at b; clamp min(max(a, b), c); where b if a is not 0, else c; addcmul a + alpha*b*c;
+   * addcdiv a + alpha*b/c; lerp a + c*(b - a); uniform a + (b - a)*u; normal a + b*n; bernoulli 1
+   * where u < a */
+  int64_t function;
+  /* the factor of add, sub, addcmul and addcdiv */
+  double alpha;
+  /* a, where there is no tensor a */
+  double a_number;
+  /* b, where there is no tensor b */
+  double b_number;
+  /* c, where there is no tensor c */
+  double c_number;
+  /* the key of Philox */
+  int64_t seed;
+  /* the counter of Philox at element 0; a call on n elements uses n/4 counters, rounded up. u of
+   * element i is the upper 24 bits of word i%4 of counter offset + i/4, times 2^-24. n is sqrt(-2
+   * ln(1 - u)) cos(2 pi v), with sin for odd i, where u and v are the words of elements 2j and 2j +
+   * 1 of the pair */
+  int64_t offset;
+} keel_op_elementwise_attributes;
+#define KEEL_OP_ELEMENTWISE_ATTRIBUTES {0, 1.0, 0.0, 0.0, 0.0, 0, 0}
+
+typedef struct keel_op_reduce_attributes {
+  /* argmax and argmin give the row-major index among the reduced axes; any and all 0 or 1; norm
+   * sqrt(sum x^2); abs_sum sum |x|; abs_max max |x|. Of no elements: sum 0, prod 1, any 0, all 1,
+   * mean NaN, norms 0, log_sum_exp -infinity; max, min, argmax and argmin are refused */
+  int64_t function;
+} keel_op_reduce_attributes;
+#define KEEL_OP_REDUCE_ATTRIBUTES {0}
+
+typedef struct keel_op_gather_attributes {
+  /* the axis of x and y along which the index selects */
+  int64_t axis;
+} keel_op_gather_attributes;
+#define KEEL_OP_GATHER_ATTRIBUTES {0}
+
+typedef struct keel_op_scatter_attributes {
+  /* the axis of x and y along which the index selects */
+  int64_t axis;
+  /* 1: added in float32 (float64, int64 for such a y), and rounded after each term or once */
+  int64_t add;
+} keel_op_scatter_attributes;
+#define KEEL_OP_SCATTER_ATTRIBUTES {0, 0}
+
 /* Bit i: attribute i of the operator is a double, else an int64_t. 0 for custom operators. */
 static inline uint32_t keel_op_float_attributes(keel_op_id op) {
   switch (op) {
@@ -392,6 +615,8 @@ static inline uint32_t keel_op_float_attributes(keel_op_id op) {
     case KEEL_OP_MATMUL:
     case KEEL_OP_BATCHED_MATMUL:
       return 0xc;
+    case KEEL_OP_ELEMENTWISE:
+      return 0x1e;
     case KEEL_OP_ADAMW:
       return 0x5f;
     default:

@@ -29,6 +29,91 @@ enum class GeluForm : int64_t {
   kErf = KEEL_GELU_FORM_ERF
 };
 
+enum class ElementwiseFunction : int64_t {
+  kCopy = KEEL_ELEMENTWISE_FUNCTION_COPY,
+  kArange = KEEL_ELEMENTWISE_FUNCTION_ARANGE,
+  kNeg = KEEL_ELEMENTWISE_FUNCTION_NEG,
+  kAbs = KEEL_ELEMENTWISE_FUNCTION_ABS,
+  kSign = KEEL_ELEMENTWISE_FUNCTION_SIGN,
+  kFloor = KEEL_ELEMENTWISE_FUNCTION_FLOOR,
+  kCeil = KEEL_ELEMENTWISE_FUNCTION_CEIL,
+  kRound = KEEL_ELEMENTWISE_FUNCTION_ROUND,
+  kTrunc = KEEL_ELEMENTWISE_FUNCTION_TRUNC,
+  kSqrt = KEEL_ELEMENTWISE_FUNCTION_SQRT,
+  kRsqrt = KEEL_ELEMENTWISE_FUNCTION_RSQRT,
+  kReciprocal = KEEL_ELEMENTWISE_FUNCTION_RECIPROCAL,
+  kExp = KEEL_ELEMENTWISE_FUNCTION_EXP,
+  kExp2 = KEEL_ELEMENTWISE_FUNCTION_EXP2,
+  kExpm1 = KEEL_ELEMENTWISE_FUNCTION_EXPM1,
+  kLog = KEEL_ELEMENTWISE_FUNCTION_LOG,
+  kLog2 = KEEL_ELEMENTWISE_FUNCTION_LOG2,
+  kLog1P = KEEL_ELEMENTWISE_FUNCTION_LOG1P,
+  kSin = KEEL_ELEMENTWISE_FUNCTION_SIN,
+  kCos = KEEL_ELEMENTWISE_FUNCTION_COS,
+  kTanh = KEEL_ELEMENTWISE_FUNCTION_TANH,
+  kSigmoid = KEEL_ELEMENTWISE_FUNCTION_SIGMOID,
+  kRelu = KEEL_ELEMENTWISE_FUNCTION_RELU,
+  kSilu = KEEL_ELEMENTWISE_FUNCTION_SILU,
+  kErf = KEEL_ELEMENTWISE_FUNCTION_ERF,
+  kGelu = KEEL_ELEMENTWISE_FUNCTION_GELU,
+  kIsNan = KEEL_ELEMENTWISE_FUNCTION_IS_NAN,
+  kLogicalNot = KEEL_ELEMENTWISE_FUNCTION_LOGICAL_NOT,
+  kBitwiseNot = KEEL_ELEMENTWISE_FUNCTION_BITWISE_NOT,
+  kAdd = KEEL_ELEMENTWISE_FUNCTION_ADD,
+  kSub = KEEL_ELEMENTWISE_FUNCTION_SUB,
+  kMul = KEEL_ELEMENTWISE_FUNCTION_MUL,
+  kDiv = KEEL_ELEMENTWISE_FUNCTION_DIV,
+  kFloorDiv = KEEL_ELEMENTWISE_FUNCTION_FLOOR_DIV,
+  kRemainder = KEEL_ELEMENTWISE_FUNCTION_REMAINDER,
+  kFmod = KEEL_ELEMENTWISE_FUNCTION_FMOD,
+  kPow = KEEL_ELEMENTWISE_FUNCTION_POW,
+  kMaximum = KEEL_ELEMENTWISE_FUNCTION_MAXIMUM,
+  kMinimum = KEEL_ELEMENTWISE_FUNCTION_MINIMUM,
+  kAtan2 = KEEL_ELEMENTWISE_FUNCTION_ATAN2,
+  kEq = KEEL_ELEMENTWISE_FUNCTION_EQ,
+  kNe = KEEL_ELEMENTWISE_FUNCTION_NE,
+  kLt = KEEL_ELEMENTWISE_FUNCTION_LT,
+  kLe = KEEL_ELEMENTWISE_FUNCTION_LE,
+  kGt = KEEL_ELEMENTWISE_FUNCTION_GT,
+  kGe = KEEL_ELEMENTWISE_FUNCTION_GE,
+  kLogicalAnd = KEEL_ELEMENTWISE_FUNCTION_LOGICAL_AND,
+  kLogicalOr = KEEL_ELEMENTWISE_FUNCTION_LOGICAL_OR,
+  kLogicalXor = KEEL_ELEMENTWISE_FUNCTION_LOGICAL_XOR,
+  kBitwiseAnd = KEEL_ELEMENTWISE_FUNCTION_BITWISE_AND,
+  kBitwiseOr = KEEL_ELEMENTWISE_FUNCTION_BITWISE_OR,
+  kBitwiseXor = KEEL_ELEMENTWISE_FUNCTION_BITWISE_XOR,
+  kTanhBackward = KEEL_ELEMENTWISE_FUNCTION_TANH_BACKWARD,
+  kSigmoidBackward = KEEL_ELEMENTWISE_FUNCTION_SIGMOID_BACKWARD,
+  kThresholdBackward = KEEL_ELEMENTWISE_FUNCTION_THRESHOLD_BACKWARD,
+  kSiluBackward = KEEL_ELEMENTWISE_FUNCTION_SILU_BACKWARD,
+  kGeluBackward = KEEL_ELEMENTWISE_FUNCTION_GELU_BACKWARD,
+  kClamp = KEEL_ELEMENTWISE_FUNCTION_CLAMP,
+  kWhere = KEEL_ELEMENTWISE_FUNCTION_WHERE,
+  kAddcmul = KEEL_ELEMENTWISE_FUNCTION_ADDCMUL,
+  kAddcdiv = KEEL_ELEMENTWISE_FUNCTION_ADDCDIV,
+  kLerp = KEEL_ELEMENTWISE_FUNCTION_LERP,
+  kUniform = KEEL_ELEMENTWISE_FUNCTION_UNIFORM,
+  kNormal = KEEL_ELEMENTWISE_FUNCTION_NORMAL,
+  kBernoulli = KEEL_ELEMENTWISE_FUNCTION_BERNOULLI
+};
+
+enum class ReduceFunction : int64_t {
+  kSum = KEEL_REDUCE_FUNCTION_SUM,
+  kMean = KEEL_REDUCE_FUNCTION_MEAN,
+  kProd = KEEL_REDUCE_FUNCTION_PROD,
+  kMax = KEEL_REDUCE_FUNCTION_MAX,
+  kMin = KEEL_REDUCE_FUNCTION_MIN,
+  kArgmax = KEEL_REDUCE_FUNCTION_ARGMAX,
+  kArgmin = KEEL_REDUCE_FUNCTION_ARGMIN,
+  kAny = KEEL_REDUCE_FUNCTION_ANY,
+  kAll = KEEL_REDUCE_FUNCTION_ALL,
+  kSumOfSquares = KEEL_REDUCE_FUNCTION_SUM_OF_SQUARES,
+  kNorm = KEEL_REDUCE_FUNCTION_NORM,
+  kAbsSum = KEEL_REDUCE_FUNCTION_ABS_SUM,
+  kAbsMax = KEEL_REDUCE_FUNCTION_ABS_MAX,
+  kLogSumExp = KEEL_REDUCE_FUNCTION_LOG_SUM_EXP
+};
+
 // y = value.
 struct Fill {
   static constexpr keel_op_id kOp = KEEL_OP_FILL;
@@ -804,6 +889,91 @@ struct ClampBackward {
   keel_op_clamp_backward_attributes attributes() const { return {min, max}; }
 };
 inline void clamp_backward(const Stream& stream, const ClampBackward& arguments) {
+  OpCall(arguments).run(stream);
+}
+
+// y = function(a, b, c) for each element. A missing tensor is its number. Computed in float64 if a
+// tensor is float64; else in int64 if all tensors are integers and the function is not one of real
+// numbers (sqrt to sigmoid, silu to gelu, atan2, the gradients but threshold_backward, lerp,
+// uniform to bernoulli); else in float32. Rounded once; truncated to integers (unspecified for NaN
+// and beyond their range), or wrapped from int64 to them. Comparisons and logic give 0 or 1;
+// integers divide truncated, by zero unspecified; relu, maximum, minimum and clamp keep NaN. i is
+// the row-major index in y.
+struct Elementwise {
+  static constexpr keel_op_id kOp = KEEL_OP_ELEMENTWISE;
+  Operand a = nullptr;
+  Operand b = nullptr;
+  Operand c = nullptr;
+  Operand y;
+  ElementwiseFunction function = ElementwiseFunction::kCopy;
+  double alpha = 1.0;
+  double a_number = 0.0;
+  double b_number = 0.0;
+  double c_number = 0.0;
+  int64_t seed = 0;
+  int64_t offset = 0;
+
+  std::array<Operand, 3> inputs() const { return {{a, b, c}}; }
+  std::array<Operand, 1> outputs() const { return {{y}}; }
+  keel_op_elementwise_attributes attributes() const {
+    return {static_cast<int64_t>(function), alpha, a_number, b_number, c_number, seed, offset};
+  }
+};
+inline void elementwise(const Stream& stream, const Elementwise& arguments) {
+  OpCall(arguments).run(stream);
+}
+
+// y = function of x over the axes along which y's extent is 1. Computed in float64 if a tensor is
+// float64; in int64 if both are integers, but for mean, norm and log_sum_exp; else in float32, in
+// an order that is fixed for a shape. NaN wins in max, min, argmax and argmin; of equals, argmax
+// and argmin give the first.
+struct Reduce {
+  static constexpr keel_op_id kOp = KEEL_OP_REDUCE;
+  Operand x;
+  Operand y;
+  ReduceFunction function = ReduceFunction::kSum;
+
+  std::array<Operand, 1> inputs() const { return {{x}}; }
+  std::array<Operand, 1> outputs() const { return {{y}}; }
+  keel_op_reduce_attributes attributes() const { return {static_cast<int64_t>(function)}; }
+};
+inline void reduce(const Stream& stream, const Reduce& arguments) {
+  OpCall(arguments).run(stream);
+}
+
+// y[.., i, ..] = x[.., index[.., i, ..], ..] along an axis, moved bit for bit; 0 where an index is
+// outside of x.
+struct Gather {
+  static constexpr keel_op_id kOp = KEEL_OP_GATHER;
+  Operand x;
+  Operand index;
+  Operand y;
+  int64_t axis = 0;
+
+  std::array<Operand, 2> inputs() const { return {{x, index}}; }
+  std::array<Operand, 1> outputs() const { return {{y}}; }
+  keel_op_gather_attributes attributes() const { return {axis}; }
+};
+inline void gather(const Stream& stream, const Gather& arguments) {
+  OpCall(arguments).run(stream);
+}
+
+// y[.., index[.., i, ..], ..] = x[.., i, ..] along an axis, or += with attribute add. Elements of
+// one index are taken in the order of i: the last is stored, or all are added. An index outside of
+// y is skipped; y keeps its other elements.
+struct Scatter {
+  static constexpr keel_op_id kOp = KEEL_OP_SCATTER;
+  Operand x;
+  Operand index;
+  Operand y;
+  int64_t axis = 0;
+  bool add = false;
+
+  std::array<Operand, 2> inputs() const { return {{x, index}}; }
+  std::array<Operand, 1> outputs() const { return {{y}}; }
+  keel_op_scatter_attributes attributes() const { return {axis, add}; }
+};
+inline void scatter(const Stream& stream, const Scatter& arguments) {
   OpCall(arguments).run(stream);
 }
 

@@ -154,6 +154,36 @@ constexpr const char* dtype_name(keel_dtype dtype) {
   return dtype < KEEL_DTYPE_COUNT ? names[dtype] : names[0];
 }
 
+// The dtype in which a call of elementwise or reduce computes: KEEL_FLOAT64, KEEL_INT64 or
+// KEEL_FLOAT32 (docs/operators.md).
+inline keel_dtype compute_dtype(const keel_op_call& call) {
+  const int64_t function = call.attributes[0].i;
+  const auto within = [function](int64_t first, int64_t last) {
+    return function >= first && function <= last;
+  };
+  const bool is_real =
+      call.op == KEEL_OP_REDUCE
+          ? function == KEEL_REDUCE_FUNCTION_MEAN || function == KEEL_REDUCE_FUNCTION_NORM ||
+                function == KEEL_REDUCE_FUNCTION_LOG_SUM_EXP
+          : within(KEEL_ELEMENTWISE_FUNCTION_SQRT, KEEL_ELEMENTWISE_FUNCTION_SIGMOID) ||
+                within(KEEL_ELEMENTWISE_FUNCTION_SILU, KEEL_ELEMENTWISE_FUNCTION_GELU) ||
+                function == KEEL_ELEMENTWISE_FUNCTION_ATAN2 ||
+                within(KEEL_ELEMENTWISE_FUNCTION_TANH_BACKWARD,
+                       KEEL_ELEMENTWISE_FUNCTION_SIGMOID_BACKWARD) ||
+                within(KEEL_ELEMENTWISE_FUNCTION_SILU_BACKWARD,
+                       KEEL_ELEMENTWISE_FUNCTION_GELU_BACKWARD) ||
+                within(KEEL_ELEMENTWISE_FUNCTION_LERP, KEEL_ELEMENTWISE_FUNCTION_BERNOULLI);
+  keel_dtype widest = is_real ? KEEL_FLOAT32 : KEEL_INT64;
+  const auto see = [&widest](const keel_tensor* tensor) {
+    if (tensor == nullptr || (tensor->dtype >= KEEL_INT8 && tensor->dtype <= KEEL_UINT64)) return;
+    if (widest != KEEL_FLOAT64)
+      widest = tensor->dtype == KEEL_FLOAT64 ? KEEL_FLOAT64 : KEEL_FLOAT32;
+  };
+  for (uint32_t i = 0; i < call.input_count; ++i) see(call.inputs[i]);
+  see(call.outputs[0]);
+  return widest;
+}
+
 // Number of elements; 1 for rank 0.
 inline int64_t element_count(const keel_tensor& tensor) {
   int64_t count = 1;

@@ -92,6 +92,10 @@ def c_numbers():
         lines = ",\n".join(f"  KEEL_{name.upper()}_{value.upper()} = {i}"
                            for i, value in enumerate(values))
         enumerations.append(f"enum {{\n{lines}\n}};")
+        if len(values) > 8:
+            listing = " \\\n".join(f"  X({value.upper()}, {value})" for value in values)
+            enumerations.append(f"/* Expands X(SUM, sum) for every {name}, from 0. */\n"
+                                f"#define KEEL_FOR_EACH_{name.upper()}(X) \\\n{listing}")
     structs = []
     floats = {}
     for op in OPERATORS:
@@ -372,12 +376,13 @@ def row_in_cpp(op):
         f"{flag(each.optional)}, {tolerance(each)}}}"
         for each in op.dtypes])
     accumulation = DTYPES[op.accumulation] if op.accumulation else "KEEL_DTYPE_INVALID"
+    mixed = " | ".join(f"1u << {DTYPES[name]}" for name in op.mixed) or "0"
     lines += [
         f"constexpr Schema k{op.camel} = {{",
         f"    KEEL_OP_{op.upper}, {string(op.name)},",
         f"    {string(op.doc)},",
         f"    {inputs}, {outputs}, {attributes}, {dtypes}, {accumulation},",
-        f"    check_{op.shapes}}};",
+        f"    check_{op.shapes}, {mixed}}};",
     ]
     return "\n".join(lines)
 

@@ -731,3 +731,128 @@ operator(
     dtypes=of_floats("t t -> t: rounded_once"),
     shapes="elementwise",
 )
+
+operator(
+    "elementwise", 42,
+    "y = function(a, b, c) for each element. A missing tensor is its number. Computed in float64 "
+    "if a tensor is float64; else in int64 if all tensors are integers and the function is not "
+    "one of real numbers (sqrt to sigmoid, silu to gelu, atan2, the gradients but "
+    "threshold_backward, lerp, uniform to bernoulli); else in float32. Rounded once; truncated to "
+    "integers (unspecified for NaN and beyond their range), or wrapped from int64 to them. "
+    "Comparisons and logic give 0 or 1; integers divide truncated, by zero unspecified; relu, "
+    "maximum, minimum and clamp keep NaN. i is the row-major index in y",
+    inputs=[tensor("a", "as y", optional=True), tensor("b", "as y", optional=True),
+            tensor("c", "as y", optional=True)],
+    outputs=[tensor("y", "any", may_be=["a", "b", "c"])],
+    attributes=[
+        enumerator("function", "elementwise_function",
+                   "copy a; arange a + b*i; functions of a: neg to bitwise_not (round to even, "
+                   "gelu by erf); add a + alpha*b; sub a - alpha*b; mul; div; floor_div; remainder "
+                   "(the sign of b); fmod (the sign of a); pow to bitwise_xor of a and b; "
+                   "tanh_backward a*(1 - b*b); sigmoid_backward a*b*(1 - b); threshold_backward 0 "
+                   "where b <= c, else a; silu_backward and gelu_backward a times the derivative "
+                   "at b; clamp min(max(a, b), c); where b if a is not 0, else c; addcmul a + "
+                   "alpha*b*c; addcdiv a + alpha*b/c; lerp a + c*(b - a); uniform a + (b - a)*u; "
+                   "normal a + b*n; bernoulli 1 where u < a"),
+        number("alpha", 1, ANY, "the factor of add, sub, addcmul and addcdiv"),
+        number("a_number", 0, ANY, "a, where there is no tensor a"),
+        number("b_number", 0, ANY, "b, where there is no tensor b"),
+        number("c_number", 0, ANY, "c, where there is no tensor c"),
+        integer("seed", 0, ANY, "the key of Philox"),
+        integer("offset", 0, (0, 2**63),
+                "the counter of Philox at element 0; a call on n elements uses n/4 counters, "
+                "rounded up. u of element i is the upper 24 bits of word i%4 of counter offset + "
+                "i/4, times 2^-24. n is sqrt(-2 ln(1 - u)) cos(2 pi v), with sin for odd i, where "
+                "u and v are the words of elements 2j and 2j + 1 of the pair"),
+    ],
+    dtypes=[
+        "f32 f32 f32 -> f32: rounded_once",
+        "bf16 bf16 bf16 -> bf16: rounded_once, optional",
+        "f16 f16 f16 -> f16: rounded_once, optional",
+        "f64 f64 f64 -> f64: rounded_once, optional",
+        "i64 i64 i64 -> i64: moved, optional",
+        "i32 i32 i32 -> i32: moved, optional",
+        "i16 i16 i16 -> i16: moved, optional",
+        "i8 i8 i8 -> i8: moved, optional",
+        "u8 u8 u8 -> u8: moved, optional",
+        "f32 f32 f32 -> u8: moved, optional",
+        "i64 i64 i64 -> u8: moved, optional",
+        "u8 f32 f32 -> f32: rounded_once, optional",
+        "u8 bf16 f32 -> bf16: rounded_once, optional",
+        "u8 i64 i64 -> i64: moved, optional",
+        "i64 f32 f32 -> f32: rounded_once, optional",
+        "f32 bf16 f16 -> f32: rounded_once, optional",
+        "bf16 f32 f32 -> bf16: rounded_once, optional",
+        "f32 f64 f32 -> f32: rounded_once, optional",
+        "i32 f32 i8 -> i64: moved, optional",
+    ],
+    shapes="broadcast",
+    mixed="f64 f32 f16 bf16 i64 i32 i16 i8 u8",
+)
+
+operator(
+    "reduce", 43,
+    "y = function of x over the axes along which y's extent is 1. Computed in float64 if a tensor "
+    "is float64; in int64 if both are integers, but for mean, norm and log_sum_exp; else in "
+    "float32, in an order that is fixed for a "
+    "shape. NaN wins in max, min, argmax and argmin; of equals, argmax and argmin give the first",
+    inputs=[tensor("x", "any")],
+    outputs=[tensor("y", "x's, with 1 along reduced axes")],
+    attributes=[
+        enumerator("function", "reduce_function",
+                   "argmax and argmin give the row-major index among the reduced axes; any and "
+                   "all 0 or 1; norm sqrt(sum x^2); abs_sum sum |x|; abs_max max |x|. Of no "
+                   "elements: sum 0, prod 1, any 0, all 1, mean NaN, norms 0, log_sum_exp "
+                   "-infinity; max, min, argmax and argmin are refused"),
+    ],
+    dtypes=[
+        "f32 -> f32: long_sum",
+        "bf16 -> bf16: long_sum, optional",
+        "f16 -> f16: long_sum, optional",
+        "f64 -> f64: long_sum, optional",
+        "i64 -> i64: moved, optional",
+        "i32 -> i32: moved, optional",
+        "u8 -> u8: moved, optional",
+        "f32 -> i64: moved, optional",
+        "bf16 -> f32: long_sum, optional",
+        "f32 -> u8: moved, optional",
+        "i32 -> i64: moved, optional",
+        "u8 -> i64: moved, optional",
+        "i64 -> f32: long_sum, optional",
+    ],
+    accumulation="f32",
+    mixed="f64 f32 f16 bf16 i64 i32 i16 i8 u8",
+)
+
+operator(
+    "gather", 44,
+    "y[.., i, ..] = x[.., index[.., i, ..], ..] along an axis, moved bit for bit; 0 where an index "
+    "is outside of x",
+    inputs=[tensor("x", "y's, but for the axis"), tensor("index", "as y")],
+    outputs=[tensor("y", "any")],
+    attributes=[
+        integer("axis", 0, (0, 7), "the axis of x and y along which the index selects"),
+    ],
+    dtypes=[f"{dtype} {index} -> {dtype}: moved" + ("" if dtype == "f32" else ", optional")
+            for index in ("i32", "i64")
+            for dtype in ("f32", "bf16", "f16", "f64", "i64", "i32", "i16", "i8", "u8")],
+)
+
+operator(
+    "scatter", 45,
+    "y[.., index[.., i, ..], ..] = x[.., i, ..] along an axis, or += with attribute add. Elements "
+    "of one index are taken in the order of i: the last is stored, or all are added. An index "
+    "outside of y is skipped; y keeps its other elements",
+    inputs=[tensor("x", "y's, but for the axis"), tensor("index", "as x")],
+    outputs=[tensor("y", "any", read_if="always")],
+    attributes=[
+        integer("axis", 0, (0, 7), "the axis of x and y along which the index selects"),
+        boolean("add", "1: added in float32 (float64, int64 for such a y), and rounded after each "
+                       "term or once"),
+    ],
+    dtypes=[f"{dtype} {index} -> {dtype}: "
+            + ("moved" if dtype[0] in "iu" else "long_sum")
+            + ("" if dtype == "f32" and index == "i32" else ", optional")
+            for index in ("i32", "i64")
+            for dtype in ("f32", "bf16", "f16", "f64", "i64", "i32", "i16", "i8", "u8")],
+)

@@ -37,6 +37,22 @@ TOLERANCES = {
 ENUMERATIONS = {
     "activation": ["none", "gelu_tanh", "gelu_erf", "silu"],
     "gelu_form": ["tanh", "erf"],
+    "elementwise_function": [
+        "copy", "arange",
+        "neg", "abs", "sign", "floor", "ceil", "round", "trunc", "sqrt", "rsqrt", "reciprocal",
+        "exp", "exp2", "expm1", "log", "log2", "log1p", "sin", "cos", "tanh", "sigmoid", "relu",
+        "silu", "erf", "gelu", "is_nan", "logical_not", "bitwise_not",
+        "add", "sub", "mul", "div", "floor_div", "remainder", "fmod", "pow", "maximum", "minimum",
+        "atan2", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor",
+        "bitwise_and", "bitwise_or", "bitwise_xor",
+        "tanh_backward", "sigmoid_backward", "threshold_backward", "silu_backward",
+        "gelu_backward", "clamp", "where", "addcmul", "addcdiv", "lerp",
+        "uniform", "normal", "bernoulli",
+    ],
+    "reduce_function": [
+        "sum", "mean", "prod", "max", "min", "argmax", "argmin", "any", "all", "sum_of_squares",
+        "norm", "abs_sum", "abs_max", "log_sum_exp",
+    ],
 }
 
 
@@ -79,6 +95,7 @@ class Operator:
     dtypes: list[Dtypes]
     accumulation: str | None
     shapes: str
+    mixed: list[str]
 
     @property
     def upper(self):
@@ -121,12 +138,15 @@ def of_floats(text):
 
 
 def operator(name, number, doc, *, outputs, dtypes, inputs=(), attributes=(), accumulation=None,
-             shapes=None):
+             shapes=None, mixed=""):
     """Adds a row. |dtypes|: "INPUT... -> OUTPUT...: TOLERANCE[, optional]", where optional leaves
     the combination to the backend. |accumulation|: the narrowest dtype of sums. |shapes|: the shape
-    rule check_<shapes> of ops/shape_rules.h; the operator's own name unless given."""
+    rule check_<shapes> of ops/shape_rules.h; the operator's own name unless given. |mixed|: dtypes
+    that each tensor may have whatever the others have; |dtypes| are then the combinations that
+    conformance tries."""
     row = Operator(name, number, doc, list(inputs), list(outputs), list(attributes),
-                   [_combination(text) for text in dtypes], accumulation, shapes or name)
+                   [_combination(text) for text in dtypes], accumulation, shapes or name,
+                   mixed.split())
     _check(row)
     OPERATORS.append(row)
 
@@ -156,4 +176,7 @@ def _check(row):
         require(len(each.outputs) == len(row.outputs), f"dtypes of {len(each.outputs)} outputs")
         require(set(each.inputs + each.outputs) <= DTYPES.keys(), f"no dtypes {each}")
         require(each.tolerance in TOLERANCES, f"no tolerance {each.tolerance}")
+        if row.mixed:
+            require(set(each.inputs + each.outputs) <= set(row.mixed), f"{each} is not mixed")
+    require(set(row.mixed) <= DTYPES.keys(), "no dtypes to mix")
     require(not row.dtypes[0].optional, "the first dtypes are optional")

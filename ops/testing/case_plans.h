@@ -57,7 +57,8 @@ std::vector<CasePlan> row_plans();
 std::vector<CasePlan> table_plans();
 std::vector<CasePlan> product_plans();
 
-// NULL for transpose, the only operator without a plan, whose attribute depends on the shape.
+// NULL for transpose, whose attribute depends on the shape, and for elementwise, reduce, gather and
+// scatter, whose own cases vary all of this.
 const CasePlan* find_plan(keel_op_id op);
 
 // The tensors of |call| with the dtypes of |combination|.

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of reduce, gather and scatter.
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "ops/testing/case_builder.h"
+#include "ops/testing/case_generators.h"
+
+namespace keel::ops {
+namespace {
+
+using D = Distribution;
+using Shape = std::vector<int64_t>;
+
+constexpr const char* reduce_name(int64_t number) {
+#define KEEL_NAME(NAME, name) #name,
+  constexpr const char* kNames[] = {KEEL_FOR_EACH_REDUCE_FUNCTION(KEEL_NAME)};
+#undef KEEL_NAME
+  return kNames[number];
+}
+
+bool is_integer(keel_dtype dtype) {
+  return dtype >= KEEL_INT8 && dtype <= KEEL_UINT64;
+}
+
+bool finds_position(int64_t function) {
+  return function == KEEL_REDUCE_FUNCTION_ARGMAX || function == KEEL_REDUCE_FUNCTION_ARGMIN;
+}
+
+bool gives_truth(int64_t function) {
+  return function == KEEL_REDUCE_FUNCTION_ANY || function == KEEL_REDUCE_FUNCTION_ALL;
+}
+
+bool is_real(int64_t function) {
+  return function == KEEL_REDUCE_FUNCTION_MEAN || function == KEEL_REDUCE_FUNCTION_NORM ||
+         function == KEEL_REDUCE_FUNCTION_LOG_SUM_EXP;
+}
+
+// Whether the cases' results of |function| over these dtypes are defined, and within the output's
+// range.
+bool is_tried(int64_t function, const DtypeCombination& dtypes) {
+  const keel_dtype from = dtypes.inputs[0];
+  const keel_dtype to = dtypes.outputs[0];
+  if (finds_position(function)) return to == KEEL_INT64 || (to == KEEL_INT32 && from == to);
+  if (to == KEEL_UINT8) return gives_truth(function);
+  if (gives_truth(function)) return from == to || from == KEEL_UINT8;
+  if (is_integer(from) && is_integer(to)) return !is_real(function);
+  return !is_integer(to);
+}
+
+class ReduceCases {
+ public:
+  // Adds a case over |shape|, reduced along the axes of the bits of |axes|.
+  Case* add(int64_t function, uint32_t combination, const Shape& shape, uint32_t axes,
+            const std::string& suffix = "") {
+    const DtypeCombination& dtypes = schema_.dtypes[combination];
+    Shape reduced = shape;
+    std::string text = "axes";
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      if ((axes >> axis & 1) == 0) continue;
+      reduced[axis] = 1;
+      text += std::to_string(axis);
+    }
+    // Factors near 1 and few large integers keep products within range.
+    const bool product = function == KEEL_REDUCE_FUNCTION_PROD;
+    CaseTensor x = dense(dtypes.inputs[0], shape, product ? D::kPowerOfTwo : D::kNormal);
+    if (gives_truth(function)) x = dense(dtypes.inputs[0], shape, D::kIndices, /*bound=*/2);
+    if (is_integer(x.dtype) && !gives_truth(function)) {
+      x = dense(dtypes.inputs[0], shape, D::kIndices, product ? 3 : 100);
+      x.base = x.dtype == KEEL_UINT8 ? 0 : product ? -1 : -50;
+    }
+    Case each = make_case(KEEL_OP_REDUCE, combination, "", {std::move(x)},
+                          {dense(dtypes.outputs[0], reduced, D::kNaN)}, {int_attribute(function)});
+    each.id = std::string("reduce/") + reduce_name(function) + "/" + short_name(dtypes.inputs[0]) +
+              "_to_" + short_name(dtypes.outputs[0]) + "/" + shape_text(shape) + "/" + text +
+              (suffix.empty() ? "" : "/" + suffix);
+    cases_.push_back(std::move(each));
+    return &cases_.back();
+  }
+
+  std::vector<Case> take() { return std::move(cases_); }
+  const Schema& schema() const { return schema_; }
+
+ private:
+  const Schema& schema_ = *find_schema(KEEL_OP_REDUCE);
+  std::vector<Case> cases_;
+};
+
+// Returns the first combination of |dtypes| in which |function| is tried with float32 input.
+uint32_t usual_combination(int64_t function, const Schema& schema) {
+  for (uint32_t c = 0; c < schema.dtypes.size(); ++c) {
+    if (schema.dtypes[c].inputs[0] == KEEL_FLOAT32 && is_tried(function, schema.dtypes[c])) {
+      return c;
+    }
+  }
+  return 0;
+}
+
+// Shapes and axes of one function: rows, columns, all, inner and outer axes, strides.
+void add_shapes(ReduceCases* cases, int64_t function) {
+  const uint32_t usual = usual_combination(function, cases->schema());
+  const bool product = function == KEEL_REDUCE_FUNCTION_PROD;
+  cases->add(function, usual, {33, 65}, 0b01);
+  cases->add(function, usual, {33, 65}, 0b10);
+  cases->add(function, usual, {7, 5}, 0b11);
+  cases->add(function, usual, {33, 65}, 0b00);
+  cases->add(function, usual, {}, 0);
+  cases->add(function, usual, {2, 3, 4, 3, 2, 5}, 0b010110);
+  cases->add(function, usual, {2, 3, 4, 3, 2, 5}, 0b101001);
+  cases->add(function, usual, {0, 5}, 0b10);
+  if (!product) {
+    cases->add(function, usual, {3, 4099}, 0b10);
+    cases->add(function, usual, {4099, 3}, 0b01);
+    cases->add(function, usual, {70001}, 0b1);
+    cases->add(function, usual, {2, 129, 65}, 0b010);
+  }
+  Case* each = cases->add(function, usual, {31, 17}, 0b10, "transposed");
+  each->inputs[0] = transposed(each->inputs[0]);
+  each->strided = true;
+  each = cases->add(function, usual, {31, 17}, 0b01, "broadcast");
+  each->inputs[0] = broadcast(each->inputs[0]);
+  each->outputs[0].strides = {0, 3};
+  each->strided = true;
+  each = cases->add(function, usual, {5, 1031}, 0b10, "unaligned");
+  if (product) each->inputs[0].distribution = D::kPositive;
+  each->inputs[0] = shifted(padded(each->inputs[0], 3), 1);
+  each->strided = true;
+  if (finds_position(function) || function == KEEL_REDUCE_FUNCTION_MAX ||
+      function == KEEL_REDUCE_FUNCTION_MIN) {
+    cases->add(function, usual, {63, 129}, 0b10, "some_nan")->inputs[0].distribution = D::kSomeNaN;
+    cases->add(function, usual, {129, 63}, 0b01, "ties")->inputs[0].distribution = D::kPowerOfTwo;
+    Case* const infinite = cases->add(function, usual, {9, 300}, 0b10, "infinite");
+    infinite->inputs[0] =
+        constant(KEEL_FLOAT32, {9, 300}, -std::numeric_limits<double>::infinity());
+  } else {
+    cases->add(function, usual, {5, 0}, 0b10);
+    if (!gives_truth(function)) {
+      cases->add(function, usual, {63, 129}, 0b10, "some_nan")->inputs[0].distribution =
+          D::kSomeNaN;
+    }
+  }
+  if (function == KEEL_REDUCE_FUNCTION_LOG_SUM_EXP) {
+    cases->add(function, usual, {17, 300}, 0b10, "masked")->inputs[0].distribution =
+        D::kMaskedLogits;
+  }
+}
+
+// |add|: of scatter. The index is dense unless a caller of this function changes it.
+Case moved_case(keel_op_id op, uint32_t combination, const Shape& from, const Shape& to,
+                int64_t axis, bool add, const std::string& suffix) {
+  const bool gathers = op == KEEL_OP_GATHER;
+  const DtypeCombination& dtypes = find_schema(op)->dtypes[combination];
+  const auto content = [&](const Shape& shape) {
+    const keel_dtype dtype = dtypes.inputs[0];
+    return is_integer(dtype) ? dense(dtype, shape, D::kIndices, 30)
+                             : dense(dtype, shape, D::kNormal);
+  };
+  const auto at = static_cast<size_t>(axis);
+  CaseTensor index =
+      dense(dtypes.inputs[1], gathers ? to : from, D::kIndices, gathers ? from[at] : to[at]);
+  CaseTensor output = gathers ? dense(dtypes.outputs[0], to, D::kNaN) : content(to);
+  std::vector<keel_attribute> attributes = {int_attribute(axis)};
+  if (!gathers) attributes.push_back(int_attribute(add ? 1 : 0));
+  Case each = make_case(op, combination, "", {content(from), std::move(index)}, {std::move(output)},
+                        std::move(attributes));
+  each.id = std::string(find_schema(op)->name) + "/" + short_name(dtypes.inputs[0]) + "/" +
+            short_name(dtypes.inputs[1]) + (add ? "/add/" : "/") + shape_text(from) + "_to_" +
+            shape_text(to) + "/axis" + std::to_string(axis) + (suffix.empty() ? "" : "/" + suffix);
+  return each;
+}
+
+std::vector<Case> moved_cases(keel_op_id op) {
+  std::vector<Case> cases;
+  const auto combinations = static_cast<uint32_t>(find_schema(op)->dtypes.size());
+  const std::vector<bool> adds =
+      op == KEEL_OP_GATHER ? std::vector<bool>{false} : std::vector<bool>{false, true};
+  for (const bool add : adds) {
+    for (uint32_t c = 0; c < combinations; ++c) {
+      cases.push_back(moved_case(op, c, {7, 33}, {19, 33}, 0, add, ""));
+    }
+    for (const uint32_t c : {0U, 1U, 9U}) {  // float32 and bfloat16 by int32, float32 by int64
+      const auto push = [&](const Shape& from, const Shape& to, int64_t axis,
+                            const std::string& suffix = "") -> Case* {
+        cases.push_back(moved_case(op, c, from, to, axis, add, suffix));
+        return &cases.back();
+      };
+      push({11}, {300}, 0);
+      push({300}, {11}, 0);
+      push({5, 4, 3}, {5, 9, 3}, 1);
+      push({5, 4, 3}, {5, 4, 1}, 2);
+      push({3, 0}, {3, 4}, 1);
+      push({2, 1, 3, 1, 2, 1, 2, 3}, {2, 1, 3, 1, 5, 1, 2, 3}, 4);
+      push({65, 129}, {65, 1}, 1);
+      push({65, 1}, {65, 129}, 1);
+      Case* each = push({33, 17}, {40, 17}, 0, "some_outside");
+      each->inputs[1].distribution = D::kIndices;
+      each->inputs[1].base = -2;
+      each->inputs[1].bound = (op == KEEL_OP_GATHER ? 33 : 40) + 4;
+      each = push({33, 17}, {40, 17}, 0, "strided");
+      each->inputs[0] = transposed(each->inputs[0]);
+      each->inputs[1].strides = {1, 0};  // whole rows, as index_select takes them
+      each->outputs[0] = padded(each->outputs[0], 3);
+      each->strided = true;
+    }
+  }
+  return cases;
+}
+
+}  // namespace
+
+std::vector<Case> reduce_cases() {
+  ReduceCases cases;
+  const auto combinations = static_cast<uint32_t>(cases.schema().dtypes.size());
+  for (int64_t function = 0; function <= KEEL_REDUCE_FUNCTION_LOG_SUM_EXP; ++function) {
+    for (uint32_t c = 0; c < combinations; ++c) {
+      if (is_tried(function, cases.schema().dtypes[c])) cases.add(function, c, {13, 7}, 0b10);
+    }
+    add_shapes(&cases, function);
+  }
+  return cases.take();
+}
+
+std::vector<Case> gather_cases() {
+  return moved_cases(KEEL_OP_GATHER);
+}
+
+std::vector<Case> scatter_cases() {
+  return moved_cases(KEEL_OP_SCATTER);
+}
+
+}  // namespace keel::ops
