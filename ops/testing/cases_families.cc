@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases of elementwise: every function by dtype, layout, missing tensor and content.
-#include <limits>
-#include <string_view>
+#include <algorithm>
+#include <iterator>
+#include <span>
 #include <utility>
 
 #include "ops/testing/case_builder.h"
@@ -138,6 +139,14 @@ CaseTensor integers(const Function& function, uint32_t i, keel_dtype dtype, cons
     tensor.base = 0;
   }
   return tensor;
+}
+
+// Whether an earlier combination has the same dtypes for the operands that the function has.
+bool is_repeated(const Function& function, std::span<const DtypeCombination> dtypes, uint32_t c) {
+  return std::ranges::any_of(dtypes.first(c), [&](const DtypeCombination& earlier) {
+    return earlier.outputs[0] == dtypes[c].outputs[0] &&
+           std::equal(earlier.inputs, earlier.inputs + function.operands, dtypes[c].inputs);
+  });
 }
 
 // Whether the function gives 0 or 1.
@@ -331,6 +340,7 @@ std::vector<Case> elementwise_cases() {
     if (random) add_random(&cases, function);
     for (uint32_t c = 0; c < combinations; ++c) {
       const DtypeCombination& dtypes = cases.schema().dtypes[c];
+      if (is_repeated(function, cases.schema().dtypes, c)) continue;
       const bool integers = all_integers(function, dtypes);
       if (integers ? !function.takes_integers : !function.takes_floats) continue;
       // Beyond the dtypes of frameworks' arithmetic, what rounds differently cannot be told.
