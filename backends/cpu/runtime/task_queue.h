@@ -22,8 +22,8 @@ struct Task {
     kSignal,  // completes |event|, always
     kWait,    // waits for |event|; skipped on a failed stream
   };
-  // Maximum size of a kernel's arguments; adamw, the largest, needs 112 bytes.
-  static constexpr size_t kInlineBytes = 256;
+  // Maximum size of a kernel's arguments; elementwise, the largest, needs 464 bytes.
+  static constexpr size_t kInlineBytes = 512;
 
   Kind kind;
   union {

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/kernels/kernels_family_f32.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, which compiles this file once for each target.
+#include <hwy/highway.h>
+
+#include "backends/cpu/kernels/families.h"
+#include "backends/cpu/kernels/float_functions-inl.h"
+#include "backends/cpu/kernels/folds-inl.h"
+#include "backends/cpu/kernels/functions-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace keel::cpu::kernels {
+namespace HWY_NAMESPACE {
+
+const Family<float>* family_f32() {
+  static constexpr Family<float> kFamily = make_family<float>(apply_f32);
+  return &kFamily;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace keel::cpu::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace keel::cpu::kernels {
+
+HWY_EXPORT(family_f32);
+
+const Family<float>& family_f32() {
+  return *HWY_DYNAMIC_DISPATCH(family_f32)();
+}
+
+}  // namespace keel::cpu::kernels
+#endif  // HWY_ONCE
