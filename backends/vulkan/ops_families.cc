@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise, reduce, gather, scatter: no kernels yet; the CPU's run.
+// reduce, gather, scatter: no kernels yet; the CPU's run.
 #include "backends/vulkan/ops.h"
 
 namespace keel::vulkan {
@@ -15,7 +15,6 @@ keel_status run_none(Stream&, const keel_op_call&, void*) {
 
 }  // namespace
 
-const Op kElementwiseOp = {"", supports_none, nullptr, run_none};
 const Op kReduceOp = {"", supports_none, nullptr, run_none};
 const Op kGatherOp = {"", supports_none, nullptr, run_none};
 const Op kScatterOp = {"", supports_none, nullptr, run_none};

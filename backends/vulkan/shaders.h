@@ -55,7 +55,10 @@
   ONE(kTranspose4, transpose_4, kFixed, 256)                                  \
   ONE(kTranspose8, transpose_8, kFixed, 256)                                  \
   ONE(kTranspose16, transpose_16, kFixed, 256)                                \
-  ONE(kCastScaled, cast_scaled, kElements, 0)
+  ONE(kCastScaled, cast_scaled, kElements, 0)                                 \
+  ONE(kElementwiseFloat, elementwise_float, kElements, 0)                     \
+  ONE(kElementwiseDouble, elementwise_double, kElements, 0)                   \
+  ONE(kElementwiseInt, elementwise_int, kElements, 0)
 
 #define KEEL_VULKAN_TWICE(ONE, shader, module, shape, local_size) \
   ONE(shader, module, shape, local_size)                          \

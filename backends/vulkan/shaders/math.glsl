@@ -2,12 +2,8 @@
 // exp and log to about 1e-7 relative. Vulkan asks for 3 + 2|x| ulp of exp and
 // drivers take it: lavapipe's log is a short polynomial.
 
-// e^x for x in [-87, 88.72283], a float's largest logarithm: 2^n * e^r with r = x - n ln 2 in two
-// parts; |precise| keeps a compiler from joining them again.
-float exp_within_range(float x) {
-  const float n = roundEven(x * 1.44269504088896341);
-  precise float r = x - n * 0.693359375;
-  r = r + n * 2.12194440e-4;
+// 2^n * e^r for |r| <= ln 2 / 2 and n in [-150, 128].
+float exp_by_parts(float r, float n) {
   float p = 1.9875691500e-4;
   p = fma(p, r, 1.3981999507e-3);
   p = fma(p, r, 8.3334519073e-3);
@@ -15,10 +11,19 @@ float exp_within_range(float x) {
   p = fma(p, r, 1.6666665459e-1);
   p = fma(p, r, 5.0000001201e-1);
   p = fma(p, r * r, r) + 1.0;
-  // n is at most 128: two factors, since 2^128 is no float.
+  // n may be 128: two factors, since 2^128 is no float.
   const int half_n = int(n) >> 1;
   return p * intBitsToFloat((half_n + 127) << 23) *
          intBitsToFloat((int(n) - half_n + 127) << 23);
+}
+
+// e^x for x in [-87, 88.72283], a float's largest logarithm: r = x - n ln 2 in two parts; |precise|
+// keeps a compiler from joining them again.
+float exp_within_range(float x) {
+  const float n = roundEven(x * 1.44269504088896341);
+  precise float r = x - n * 0.693359375;
+  r = r + n * 2.12194440e-4;
+  return exp_by_parts(r, n);
 }
 
 // Held at e^88.5 above, 0 below -87 (the float's last normal value); NaN stays NaN.

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions of elementwise for a Value that is a float or a double.
+
+#define WHOLE(function, x) function(x)
+
+Value quotient(Value a, Value b) { return a / b; }
+
+// The remainder of a / b with the sign of a, exact: subtracts b times powers of two.
+Value modulo(Value a, Value b) {
+  const Value size = abs(b);
+  Value rest = abs(a);
+  if (is_nan(a) || is_nan(b) || size == Value(0) || rest == infinity()) return nan();
+  Value step_ = size;
+  while (step_ <= rest * Value(0.5)) step_ *= Value(2);
+  while (rest >= size) {
+    if (rest >= step_) rest -= step_;
+    step_ *= Value(0.5);
+  }
+  return a < Value(0) ? -rest : rest;
+}
+
+bool differ_in_sign(Value rest, Value b) {
+  return rest != Value(0) && (rest < Value(0)) != (b < Value(0));
+}
+
+Value remainder(Value a, Value b) {
+  const Value rest = modulo(a, b);
+  return differ_in_sign(rest, b) ? rest + b : rest;
+}
+
+Value floor_quotient(Value a, Value b) {
+  if (b == Value(0) || abs(a) == infinity()) return a / b;
+  const Value rest = modulo(a, b);
+  const Value quotient = (a - rest) / b;
+  return roundEven(differ_in_sign(rest, b) ? quotient - Value(1) : quotient);
+}
