@@ -38,9 +38,8 @@ bool is_random(int64_t function) {
   return function >= shader::kUniform;
 }
 
-// Functions that the float64 module lacks: GLSL has none of float64, and the approximations of
-// transcendental.glsl have a float's digits.
-bool is_transcendental(int64_t function) {
+// Functions of float64 that elementwise.comp computes in a pipeline of their own alone.
+bool is_long(int64_t function) {
   return (function >= shader::kExp && function <= shader::kSigmoid) ||
          (function >= shader::kSilu && function <= shader::kGelu) || function == shader::kPow ||
          function == shader::kAtan2 || function == shader::kSiluBackward ||
@@ -63,10 +62,7 @@ Axes<kOperands> axes_of(const keel_op_call& call) {
 }
 
 bool supports_elementwise(const Device& device, const keel_op_call& call) {
-  const int64_t function = kit::attributes<keel_op_elementwise_attributes>(call).function;
-  const Compute type = compute_type(call);
-  return can_compute(device, type) && can_address(device, call) &&
-         !(type == Compute::kFloat64 && is_transcendental(function));
+  return can_compute(device, compute_type(call)) && can_address(device, call);
 }
 
 // Steps of more axes than a dispatch has room for.
@@ -74,6 +70,15 @@ constexpr uint32_t kStoredSteps = KEEL_MAX_RANK * kStepsOfAxis;
 
 uint64_t elementwise_workspace(const keel_op_call& call) {
   return axes_of(call).rank > kPushedAxes ? kStoredSteps * sizeof(uint32_t) : 0;
+}
+
+// Large calls are worth a pipeline that computes their function alone: a software driver runs the
+// code of every function for each element, and a GPU has more registers for each thread.
+uint32_t variant_of(int64_t function, Compute type, int64_t count) {
+  constexpr int64_t kManyElements = int64_t{1} << 17;
+  static_assert(shader::kBernoulli + 1 < Pipelines::kVariants);
+  const bool is_alone = count >= kManyElements || (type == Compute::kFloat64 && is_long(function));
+  return is_alone ? static_cast<uint32_t>(function + 1) : 0;
 }
 
 keel_status run_elementwise(Stream& stream, const keel_op_call& call, void* workspace) {
@@ -125,7 +130,9 @@ keel_status run_elementwise(Stream& stream, const keel_op_call& call, void* work
   }
   static constexpr Shader kShaders[] = {Shader::kElementwiseFloat, Shader::kElementwiseDouble,
                                         Shader::kElementwiseInt};
-  return run_elements(stream, {kShaders[static_cast<int>(type)]}, arguments, count);
+  return run_elements(
+      stream, {kShaders[static_cast<int>(type)], variant_of(attributes.function, type, count)},
+      arguments, count);
 }
 
 }  // namespace

@@ -32,6 +32,8 @@ struct PipelineKey {
 // Thread-safe.
 class Pipelines {
  public:
+  static constexpr uint32_t kVariants = 66;  // of a shader
+
   Pipelines(const DeviceFunctions& vk, VkDevice device, const PhysicalDevice& physical)
       : vk_(vk), device_(device), physical_(physical) {}
   ~Pipelines();  // writes the cache file if a pipeline was created
@@ -49,8 +51,6 @@ class Pipelines {
   uint32_t local_size(Shader shader) const;
 
  private:
-  static constexpr uint32_t kVariants = 64;
-
   keel_status create(PipelineKey key, VkPipeline* out_pipeline);
   std::string cache_path() const;
   void save_cache() const;

@@ -58,7 +58,13 @@
   ONE(kCastScaled, cast_scaled, kElements, 0)                                 \
   ONE(kElementwiseFloat, elementwise_float, kElements, 0)                     \
   ONE(kElementwiseDouble, elementwise_double, kElements, 0)                   \
-  ONE(kElementwiseInt, elementwise_int, kElements, 0)
+  ONE(kElementwiseInt, elementwise_int, kElements, 0)                         \
+  ONE(kReduceFloat, reduce_float, kReduction, 0)                              \
+  ONE(kReduceDouble, reduce_double, kReduction, 0)                            \
+  ONE(kReduceInt, reduce_int, kReduction, 0)                                  \
+  ONE(kGather, gather, kElements, 0)                                          \
+  ONE(kScatter, scatter, kElements, 0)                                        \
+  ONE(kScatterDouble, scatter_double, kElements, 0)
 
 #define KEEL_VULKAN_TWICE(ONE, shader, module, shape, local_size) \
   ONE(shader, module, shape, local_size)                          \

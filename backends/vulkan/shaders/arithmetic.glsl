@@ -10,9 +10,12 @@ Value modulo(Value a, Value b) {
   const Value size = abs(b);
   Value rest = abs(a);
   if (is_nan(a) || is_nan(b) || size == Value(0) || rest == infinity()) return nan();
+  // As many steps as there are exponents: a driver that flushes subnormals would never end.
+  const int exponents = KEEL_COMPUTE == 64 ? 2100 : 280;
   Value step_ = size;
-  while (step_ <= rest * Value(0.5)) step_ *= Value(2);
-  while (rest >= size) {
+  int steps_ = 1;
+  for (; steps_ < exponents && step_ <= rest * Value(0.5); ++steps_) step_ *= Value(2);
+  for (; steps_ > 0 && rest >= size; --steps_) {
     if (rest >= step_) rest -= step_;
     step_ *= Value(0.5);
   }

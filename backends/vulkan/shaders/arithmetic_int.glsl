@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of elementwise for integers. A quotient by zero is any number, but no trap; neither is
-// that of the lowest by -1, which CPUs trap too.
+// Functions of elementwise for integers.
 
 #define WHOLE(function, x) (x)
 
+// Any number for b = 0. CPUs trap this quotient, and that of the lowest integer by -1, also where a
+// driver runs both sides of a branch: such a b is replaced.
 int64_t quotient(int64_t a, int64_t b) {
-  if (b == int64_t(-1)) return -a;
-  return a / (b == int64_t(0) ? int64_t(1) : b);
+  const bool is_safe = b != int64_t(0) && b != int64_t(-1);
+  const int64_t result = a / (is_safe ? b : int64_t(1));
+  return b == int64_t(-1) ? -a : result;
 }
 
 // With the sign of a.

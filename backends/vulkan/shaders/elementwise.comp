@@ -12,11 +12,12 @@
 #include "gelu.glsl"
 #include "sigmoid.glsl"
 #include "bias_gelu.glsl"
-#include "transcendental.glsl"
-#include "trigonometry.glsl"
+#include "transcendental_32.glsl"
+#include "trigonometry_32.glsl"
 #include "arithmetic.glsl"
 #elif KEEL_COMPUTE == 64
 #include "value_64.glsl"
+#include "transcendental_64.glsl"
 #include "arithmetic.glsl"
 #else
 #include "value_int.glsl"
@@ -34,7 +35,10 @@ layout(push_constant, std430) uniform Arguments {
   uint steps[19];  // by axis, fastest first: the strides of a, b, c, y, then the extent
 };
 
-uint function() { return call & 127u; }
+// 0, or 1 + the function of large calls, which a pipeline of their own computes faster.
+layout(constant_id = 2) const uint kVariant = 0;
+
+uint function() { return kVariant == 0 ? call & 127u : kVariant - 1u; }
 bool is_present(uint operand) { return (call >> (7u + operand) & 1u) != 0; }
 uint last_axis() { return call >> 10 & 7u; }
 uint type_of(uint operand) { return call >> (13u + 4u * operand) & 15u; }
@@ -60,18 +64,25 @@ uvec4 place_of(uint index) {
          index * uvec4(step_at(from), step_at(from + 1u), step_at(from + 2u), step_at(from + 3u));
 }
 
-Value load(uint operand, uint place) {
-  if (!is_present(operand)) return number(operands[operand]);
-  const uint type = type_of(operand);
-  return to_value(load_bits(operands[operand], type, place), type);
+uvec2 load(uint operand, uint place) {
+  if (!is_present(operand)) return operands[operand];
+  return load_bits(operands[operand], type_of(operand), place);
 }
 
-bool is_true(Value x) { return x != Value(0); }
+Value operand_of(uint operand, uvec2 bits) {
+  return is_present(operand) ? to_value(bits, type_of(operand)) : number(bits);
+}
+
+bool is_true(Value x) { return x != Value(0) || is_nan(x); }
 // NaN if either is.
 Value larger(Value a, Value b) { return is_nan(a) || (a > b && !is_nan(b)) ? a : b; }
 Value smaller(Value a, Value b) { return is_nan(a) || (a < b && !is_nan(b)) ? a : b; }
 
 #if KEEL_COMPUTE != 0
+// Functions that are long. A pipeline of float64 has one of them, or none: all of them take a
+// software driver five seconds to compile.
+const bool kHasLongFunctions = KEEL_COMPUTE == 32 || kVariant != 0;
+
 // The upper 24 bits of a random word as a fraction of 1.
 Value fraction(uint word) { return Value(float(word >> 8) * 5.9604644775390625e-8); }
 
@@ -80,18 +91,53 @@ Value draw(uint i, Value a, Value b) {
   const Value u = fraction(words[i % 4u]);
   if (function() == kUniform) return a + (b - a) * u;
   if (function() == kBernoulli) return u < a ? Value(1) : Value(0);
-#if KEEL_COMPUTE == 32
+  if (!kHasLongFunctions) return a;
   const bool is_upper = (i & 2u) != 0;
-  const float radius =
-      sqrt(-2.0 * log_of_one_and(-fraction(is_upper ? words.z : words.x)));
+  const Value radius = sqrt(Value(-2) * log_of_one_and(-fraction(is_upper ? words.z : words.x)));
   // Of a whole turn, in quarters: exact.
-  const float turns = 4.0 * fraction(is_upper ? words.w : words.y);
-  const float quadrant = roundEven(turns);
-  const float r = kQuarterTurn * (turns - quadrant);
+  const Value turns = Value(4) * fraction(is_upper ? words.w : words.y);
+  const Value quadrant = roundEven(turns);
+  const Value r = Value(kHalfPi) * (turns - quadrant);
   return a + b * (radius * sine_by_quadrant(r, uint(quadrant) + ((i & 1u) ^ 1u)));
-#else
-  return nan();
-#endif
+}
+
+Value apply_long(Value a, Value b) {
+  switch (function()) {
+    case kExp:
+      return exp_or_infinity(a);
+    case kExp2:
+      return binary_exp(a);
+    case kExpm1:
+      return exp_less_one(a);
+    case kLog:
+      return natural_log(a);
+    case kLog2:
+      return binary_log(a);
+    case kLog1p:
+      return log_of_one_and(a);
+    case kSin:
+    case kCos:
+      return sine(a, function() - kSin);
+    case kTanh:
+      return hyperbolic_tangent(a);
+    case kSigmoid:
+      return sigmoid_of(a);
+    case kSilu:
+      return silu(a);
+    case kErf:
+      return error_function(a);
+    case kGelu:
+      return gelu_by_erf(a);
+    case kPow:
+      return power(a, b);
+    case kAtan2:
+      return arc_tangent(a, b);
+    case kSiluBackward:
+      return a * slope_of_silu(b);
+    case kGeluBackward:
+      return a * gelu_by_erf_slope(b);
+  }
+  return a;
 }
 #endif
 
@@ -197,49 +243,21 @@ Value apply(uint i, Value a, Value b, Value c) {
     case kBernoulli:
       return draw(i, a, b);
 #endif
-#if KEEL_COMPUTE == 32
-    case kExp:
-      return exp_or_infinity(a);
-    case kExp2:
-      return binary_exp(a);
-    case kExpm1:
-      return exp_less_one(a);
-    case kLog:
-      return natural_log(a);
-    case kLog2:
-      return binary_log(a);
-    case kLog1p:
-      return log_of_one_and(a);
-    case kSin:
-    case kCos:
-      return sine(a, function() - kSin);
-    case kTanh:
-      return hyperbolic_tangent(a);
-    case kSigmoid:
-      return sigmoid(a).value;
-    case kSilu:
-      return silu(a);
-    case kErf:
-      return error_function(a);
-    case kGelu:
-      return is_nan(a) ? a : gelu_of(a, true);
-    case kPow:
-      return power(a, b);
-    case kAtan2:
-      return arc_tangent(a, b);
-    case kSiluBackward:
-      return a * silu_slope(b, sigmoid(b));
-    case kGeluBackward:
-      return a * gelu_slope(b, true);
-#endif
   }
+#if KEEL_COMPUTE != 0
+  if (kHasLongFunctions) return apply_long(a, b);
+#endif
   return a;
 }
 
 void main() {
   FOR_EACH_ELEMENT(i, count, span) {
     const uvec4 place = place_of(i);
-    const Value result = apply(i, load(0u, place.x), load(1u, place.y), load(2u, place.z));
+    // Loaded before any is converted: the loads of a GPU then overlap.
+    const uvec2 a = load(0u, place.x);
+    const uvec2 b = load(1u, place.y);
+    const uvec2 c = load(2u, place.z);
+    const Value result = apply(i, operand_of(0u, a), operand_of(1u, b), operand_of(2u, c));
     store_bits(operands[3], type_of(3u), place.w, to_bits(result, type_of(3u)));
   }
 }

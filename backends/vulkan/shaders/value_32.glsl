@@ -10,6 +10,7 @@ bool is_nan(float value) { return (floatBitsToUint(value) & 0x7fffffffu) > 0x7f8
 float nan() { return uintBitsToFloat(0x7fc00000u); }
 float infinity() { return uintBitsToFloat(0x7f800000u); }
 float number(uvec2 bits) { return uintBitsToFloat(bits.x); }
+uvec2 bits_of(float value) { return uvec2(floatBitsToUint(value), 0); }
 
 // The upper 32 significant bits, the lowest of them set if a bit below is, round as all would.
 float from_int64(uvec2 bits) {

@@ -12,6 +12,7 @@ bool is_nan(double value) {
 double nan() { return packDouble2x32(uvec2(0, 0x7ff80000u)); }
 double infinity() { return packDouble2x32(uvec2(0, 0x7ff00000u)); }
 double number(uvec2 bits) { return packDouble2x32(bits); }
+uvec2 bits_of(double value) { return unpackDouble2x32(value); }
 
 // Truncates.
 uvec2 to_int64(double value) {

@@ -6,6 +6,7 @@
 
 bool is_nan(int64_t value) { return false; }
 int64_t number(uvec2 bits) { return packInt2x32(ivec2(bits)); }
+uvec2 bits_of(int64_t value) { return uvec2(unpackInt2x32(value)); }
 
 int64_t to_value(uvec2 bits, uint type) {
   if (type == kInt64) return packInt2x32(ivec2(bits));

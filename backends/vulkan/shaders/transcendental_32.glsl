@@ -1,6 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of floats to a few units of the last place; includes of value_32.glsl, math.glsl,
-// gelu.glsl and bias_gelu.glsl come first.
+// gelu.glsl, sigmoid.glsl and bias_gelu.glsl
+// come first.
+
+// a * b - product exactly, where |product| is a * b rounded. In parts of 12 bits: a driver may round
+// within fma.
+float product_rest(float a, float b, float product) {
+  const float a_high = uintBitsToFloat(floatBitsToUint(a) & 0xfffff000u);
+  const float b_high = uintBitsToFloat(floatBitsToUint(b) & 0xfffff000u);
+  precise const float a_low = a - a_high;
+  precise const float b_low = b - b_high;
+  precise const float rest =
+      ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low;
+  return rest;
+}
 
 // log x = n ln 2 + high + low.
 struct Logarithm {
@@ -23,7 +36,8 @@ Logarithm log_parts(float x) {
   precise const float t = 2.0 + f;
   precise const float t_rest = f - (t - 2.0);
   const float s = f / t;
-  precise const float s_rest = (fma(-s, t, f) - s * t_rest) / t;
+  precise const float product = s * t;
+  precise const float s_rest = (((f - product) - product_rest(s, t, product)) - s * t_rest) / t;
   const float z = s * s;
   float p = fma(z, 0.22222222, 0.28571429);
   p = fma(p, z, 0.4);
@@ -114,6 +128,11 @@ float error_function(float x) {
   return x < 0.0 ? -value : value;
 }
 
+float sigmoid_of(float x) { return sigmoid(x).value; }
+float slope_of_silu(float x) { return silu_slope(x, sigmoid(x)); }
+float gelu_by_erf(float x) { return is_nan(x) ? x : gelu_of(x, true); }
+float gelu_by_erf_slope(float x) { return gelu_slope(x, true); }
+
 float power(float x, float y) {
   if (y == 0.0 || x == 1.0) return 1.0;
   if (is_nan(x) || is_nan(y)) return nan();
@@ -132,14 +151,16 @@ float power(float x, float y) {
     // y log x as a sum of two floats: the exponential multiplies its error.
     const Logarithm parts = log_parts(size);
     precise const float whole = parts.n * 0.693359375;
-    precise const float high = whole + parts.high;
-    precise const float virtual_part = high - whole;
-    precise const float rest = (whole - (high - virtual_part)) + (parts.high - virtual_part);
-    const float low = rest + fma(parts.n, -2.12194440e-4, parts.low);
+    precise const float sum = whole + parts.high;
+    precise const float part = sum - whole;
+    precise const float rest = (whole - (sum - part)) + (parts.high - part);
+    precise const float low = rest + fma(parts.n, -2.12194440e-4, parts.low);
+    precise const float high = sum + low;
+    precise const float high_rest = low - (high - sum);
     precise const float product = y * high;
-    precise const float product_rest = fma(y, high, -product) + y * low;
+    precise const float exponent_rest = product_rest(y, high, product) + y * high_rest;
     result = exp_or_infinity(product);
-    if (result < infinity()) result = fma(result, clamp(product_rest, -1.0, 1.0), result);
+    if (result < infinity()) result = fma(result, clamp(exponent_rest, -1.0, 1.0), result);
   }
   return is_odd && (floatBitsToUint(x) & 0x80000000u) != 0 ? -result : result;
 }

@@ -13,7 +13,7 @@ uint two_over_pi_at(uint at) {
   return shift == 0 ? word : word << shift | kTwoOverPi[at / 32 + 1] >> (32 - shift);
 }
 
-const float kQuarterTurn = 1.57079632679;
+const float kHalfPi = 1.57079632679;
 
 // Returns the quadrant n of a finite x, modulo 4, and r = x - n pi/2 in [-pi/4, pi/4]. The product
 // of the 24 bits of x and those 96 bits of 2 / pi that matter: bits of a weight of 4 and more are
@@ -36,7 +36,7 @@ uint find_quadrant(float x, out float r) {
     ++quadrant;
     part = ~part;  // off by the last place
   }
-  r = kQuarterTurn * (float(part.y) * 2.3283064365386963e-10 + float(part.x) * 5.421010862427522e-20);
+  r = kHalfPi * (float(part.y) * 2.3283064365386963e-10 + float(part.x) * 5.421010862427522e-20);
   if (over_half) r = -r;
   if (x < 0.0) {
     r = -r;
@@ -87,7 +87,7 @@ float arc_tangent(float y, float x) {
   angle = fma(angle, z, -0.33333331761);
   angle = fma(angle * z, t, t);
   if (is_steep) angle += 0.785398163397;
-  if (rise > run) angle = kQuarterTurn - angle;
+  if (rise > run) angle = kHalfPi - angle;
   if (is_negative(x)) angle = 3.14159265359 - angle;
   return is_negative(y) ? -angle : angle;
 }
