@@ -11,8 +11,9 @@ function(keel_gpu_plugin name)
   set(sources "")
   foreach(source
       device driver event instance ipc kernels module nccl_settings ops ops_activation
-      ops_attention ops_dropout ops_elementwise ops_embedding ops_layout ops_matmul ops_norm
-      ops_optimizer ops_reduction ops_rope ops_scaled ops_shard plugin result stream)
+      ops_attention ops_dropout ops_elementwise ops_embedding ops_functions ops_indexed ops_layout
+      ops_matmul ops_norm ops_optimizer ops_reduce ops_reduction ops_rope ops_scaled ops_shard
+      plugin result stream)
     list(APPEND sources "${PROJECT_SOURCE_DIR}/backends/gpu/${source}.cc")
   endforeach()
   keel_plugin(${name} ${ARGN} ${sources})

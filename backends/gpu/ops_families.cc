@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise, reduce, gather, scatter: no kernels yet; the CPU's run.
+// elementwise, reduce, gather, scatter where a plugin has no kernels of them: the CPU's run.
 #include "backends/gpu/ops.h"
 
 namespace keel::gpu {

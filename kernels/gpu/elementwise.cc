@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cast, add, scale, axpy and adamw: each element independently. 16-bit types are computed in
+// cast, add, mul, scale, axpy and adamw: each element independently. 16-bit types are computed in
 // float32 and rounded once. An output may alias an input: a thread reads its elements before it
 // writes them.
 #include "kernels/gpu/simt.h"
@@ -20,8 +20,15 @@ KEEL_SIMT_FUNCTION void cast(const ElementwiseArguments& args) {
   });
 }
 
-template <typename T>
-KEEL_SIMT_FUNCTION void add(const ElementwiseArguments& args) {
+struct Add {
+  KEEL_SIMT_FUNCTION static float of(float a, float b) { return a + b; }
+};
+struct Multiply {
+  KEEL_SIMT_FUNCTION static float of(float a, float b) { return a * b; }
+};
+
+template <typename T, typename Operation>
+KEEL_SIMT_FUNCTION void combine(const ElementwiseArguments& args) {
   const Global<const T> a(args.in[0]);
   const Global<const T> b(args.in[1]);
   const Global<T> c(args.out);
@@ -29,11 +36,12 @@ KEEL_SIMT_FUNCTION void add(const ElementwiseArguments& args) {
     constexpr int n = decltype(width)::value;
     const Lanes<T, n> left = a.template load<n>(i);
     const Lanes<T, n> right = b.template load<n>(i);
-    Lanes<T, n> sum;
+    Lanes<T, n> result;
     for (int lane = 0; lane < n; ++lane) {
-      sum.at[lane] = Round<T>::of(to_float(left.at[lane]) + to_float(right.at[lane]));
+      result.at[lane] =
+          Round<T>::of(Operation::of(to_float(left.at[lane]), to_float(right.at[lane])));
     }
-    c.template store<n>(i, sum);
+    c.template store<n>(i, result);
   });
 }
 
@@ -116,9 +124,12 @@ KEEL_SIMT_ELEMENTWISE(cast_f16_bf16, cast<keel::simt::f16, keel::simt::bf16>)
 KEEL_SIMT_ELEMENTWISE(cast_bf16_f16, cast<keel::simt::bf16, keel::simt::f16>)
 KEEL_SIMT_ELEMENTWISE(cast_f32_i32, cast<float, int32_t>)
 KEEL_SIMT_ELEMENTWISE(cast_i32_f32, cast<int32_t, float>)
-KEEL_SIMT_ELEMENTWISE(add_f32, add<float>)
-KEEL_SIMT_ELEMENTWISE(add_f16, add<keel::simt::f16>)
-KEEL_SIMT_ELEMENTWISE(add_bf16, add<keel::simt::bf16>)
+KEEL_SIMT_ELEMENTWISE(add_f32, combine<float, keel::simt::Add>)
+KEEL_SIMT_ELEMENTWISE(add_f16, combine<keel::simt::f16, keel::simt::Add>)
+KEEL_SIMT_ELEMENTWISE(add_bf16, combine<keel::simt::bf16, keel::simt::Add>)
+KEEL_SIMT_ELEMENTWISE(mul_f32, combine<float, keel::simt::Multiply>)
+KEEL_SIMT_ELEMENTWISE(mul_f16, combine<keel::simt::f16, keel::simt::Multiply>)
+KEEL_SIMT_ELEMENTWISE(mul_bf16, combine<keel::simt::bf16, keel::simt::Multiply>)
 KEEL_SIMT_ELEMENTWISE(scale_f32, scale<float>)
 KEEL_SIMT_ELEMENTWISE(scale_f16, scale<keel::simt::f16>)
 KEEL_SIMT_ELEMENTWISE(scale_bf16, scale<keel::simt::bf16>)

@@ -55,6 +55,9 @@
   X(add_f32)                          \
   X(add_f16)                          \
   X(add_bf16)                         \
+  X(mul_f32)                          \
+  X(mul_f16)                          \
+  X(mul_bf16)                         \
   X(scale_f32)                        \
   X(scale_f16)                        \
   X(scale_bf16)                       \
@@ -203,12 +206,31 @@
   X(shard_gradient_f16_warp)            \
   X(shard_gradient_f16_block)
 
-#define KEEL_SIMT_FAMILIES(X)                                 \
+#define KEEL_SIMT_FUNCTIONS_KERNELS(X) \
+  X(function_f32)                      \
+  X(function_f64)                      \
+  X(function_i64)
+
+#define KEEL_SIMT_TENSORS_KERNELS(X) \
+  X(reduce_f32)                      \
+  X(reduce_f64)                      \
+  X(reduce_i64)                      \
+  X(gather)                          \
+  X(scatter)                         \
+  X(scatter_add)
+
+// The families that every target compiles, and those of targets with 64-bit floats: not Level
+// Zero's.
+#define KEEL_SIMT_COMMON_FAMILIES(X)                          \
   X(attention, KEEL_SIMT_ATTENTION_KERNELS)                   \
   X(attention_backward, KEEL_SIMT_ATTENTION_BACKWARD_KERNELS) \
   X(elements, KEEL_SIMT_ELEMENTS_KERNELS)                     \
   X(matmul, KEEL_SIMT_MATMUL_KERNELS)                         \
   X(reductions, KEEL_SIMT_REDUCTIONS_KERNELS)
+#define KEEL_SIMT_FAMILIES(X)               \
+  KEEL_SIMT_COMMON_FAMILIES(X)              \
+  X(functions, KEEL_SIMT_FUNCTIONS_KERNELS) \
+  X(tensors, KEEL_SIMT_TENSORS_KERNELS)
 
 namespace keel::simt {
 

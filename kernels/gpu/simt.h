@@ -5,6 +5,7 @@
 //
 //   KEEL_SIMT_KERNEL(name, Arguments) { ... args ... }   a kernel keel_name
 //   KEEL_SIMT_FUNCTION                                   before a device function
+//   KEEL_SIMT_CALLED                                     the same, called instead of inlined
 //   KEEL_SIMT_SHARED(Type, name, count);                 memory shared by a block, not zeroed
 //   thread_index(), block_index(), grid_size()           blocks have kThreads threads
 //   barrier()                                            all threads of the block must call

@@ -13,6 +13,7 @@
 #include "kernels/gpu/types.h"
 
 #define KEEL_SIMT_FUNCTION inline
+#define KEEL_SIMT_CALLED inline
 
 // KEEL_SIMT_FAMILY: the kernel family of this source, from the compiler's command line.
 #ifndef KEEL_SIMT_FAMILY

@@ -11,6 +11,7 @@
 #include "kernels/gpu/types.h"
 
 #define KEEL_SIMT_FUNCTION __device__ __forceinline__
+#define KEEL_SIMT_CALLED __device__ __noinline__
 
 #define KEEL_SIMT_KERNEL(name, Arguments)                            \
   extern "C" __global__ void __launch_bounds__(keel::simt::kThreads) \

@@ -12,6 +12,7 @@
 #include "kernels/gpu/types.h"
 
 #define KEEL_SIMT_FUNCTION __attribute__((device)) inline __attribute__((always_inline))
+#define KEEL_SIMT_CALLED __attribute__((device, noinline))
 
 #define KEEL_SIMT_KERNEL(name, Arguments)                                        \
   extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size( \

@@ -9,6 +9,7 @@
 #include "kernels/gpu/types.h"
 
 #define KEEL_SIMT_FUNCTION __attribute__((device, always_inline)) inline
+#define KEEL_SIMT_CALLED KEEL_SIMT_FUNCTION
 
 #define KEEL_SIMT_KERNEL(name, Arguments) \
   extern "C" __attribute__((global)) void keel_##name(const Arguments args)

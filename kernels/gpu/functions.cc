@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// elementwise: a kernel for each type of the computation; function, dtypes and strides are values.
+// y may be one of the inputs: a thread reads its elements before it writes them.
+#include "kernels/gpu/functions.h"
+
+namespace keel::simt {
+namespace {
+
+// Computes |n| elements at |offsets|, the first of which is |index| of y.
+template <typename T, int n>
+KEEL_SIMT_FUNCTION void compute(const FunctionArguments<T>& args,
+                                const uint64_t (&offsets)[kOperands], uint64_t index) {
+  T in[3][n];
+  for (uint32_t i = 0; i < 3; ++i) {
+    if (args.tensors[i] != 0) {
+      load_group<T, n>(args.types[i], args.tensors[i], offsets[i], args.access[i], args.steps[i],
+                       in[i]);
+    } else {
+      for (int lane = 0; lane < n; ++lane) in[i][lane] = args.numbers[i];
+    }
+  }
+  T y[n];
+  if (args.function == Function::arange) {
+    for (int lane = 0; lane < n; ++lane) {
+      if constexpr (IsInteger<T>::value) {
+        const auto i = static_cast<int64_t>(index + lane);
+        y[lane] = wrapping_add(in[0][lane], wrapping_mul(in[1][lane], i));
+      } else {  // an index is exact in float64 alone
+        y[lane] =
+            static_cast<T>(static_cast<double>(in[0][lane]) +
+                           static_cast<double>(in[1][lane]) * static_cast<double>(index + lane));
+      }
+    }
+  } else if (args.function >= Function::uniform) {
+    if constexpr (!IsInteger<T>::value) {
+      apply_random<T, n>(args.function, args.seed, args.offset, index, in[0], in[1], y);
+    } else {
+      for (int lane = 0; lane < n; ++lane) y[lane] = 0;
+    }
+  } else {
+    apply<T, n>(args.function, args.alpha, in[0], in[1], in[2], y);
+  }
+  store_group<T, n>(args.types[kOperandY], args.tensors[kOperandY], offsets[kOperandY],
+                    args.access[kOperandY], args.steps[kOperandY], y);
+}
+
+template <typename T>
+KEEL_SIMT_FUNCTION void elementwise(const FunctionArguments<T>& args) {
+  const uint64_t stride = uint64_t{grid_size().x} * kThreads;
+  const uint64_t first = uint64_t{block_index().x} * kThreads + thread_index().x;
+  const bool is_small = args.is_small != 0;
+  if (args.lanes == kGroup) {
+    for (uint64_t group = first; group < args.groups; group += stride) {
+      uint64_t offsets[kOperands] = {};
+      add_offsets<kOperands>(args.axes, args.axis_count, is_small, group, offsets);
+      compute<T, kGroup>(args, offsets, group * kGroup);
+    }
+  }
+  // Tensors of single elements, or the tail of one axis.
+  const uint64_t begin = args.lanes == kGroup ? args.groups * kGroup : 0;
+  const uint64_t end = args.lanes == kGroup ? begin + args.tail : args.groups;
+  for (uint64_t i = begin + first; i < end; i += stride) {
+    uint64_t offsets[kOperands] = {};
+    if (args.lanes == kGroup) {
+      for (uint32_t k = 0; k < kOperands; ++k) offsets[k] = i * args.steps[k];
+    } else {
+      add_offsets<kOperands>(args.axes, args.axis_count, is_small, i, offsets);
+    }
+    compute<T, 1>(args, offsets, i);
+  }
+}
+
+}  // namespace
+}  // namespace keel::simt
+
+KEEL_SIMT_KERNEL(function_f32, keel::simt::FunctionArguments<float>) {
+  keel::simt::elementwise<float>(args);
+}
+KEEL_SIMT_KERNEL(function_f64, keel::simt::FunctionArguments<double>) {
+  keel::simt::elementwise<double>(args);
+}
+KEEL_SIMT_KERNEL(function_i64, keel::simt::FunctionArguments<int64_t>) {
+  keel::simt::elementwise<int64_t>(args);
+}
