@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <stdexcept>
+#include <utility>
 
 namespace keel::bench {
 
@@ -137,6 +138,64 @@ std::unique_ptr<OpCall> axpy(OpTensors& tensors, keel_dtype dtype, Extents e) {
   return call(KEEL_OP_AXPY, {x(), x()}, {x()}, {0.5});
 }
 
+std::unique_ptr<OpCall> elementwise(int64_t function, const keel_tensor& a, Operand b,
+                                    const keel_tensor& y) {
+  return call(KEEL_OP_ELEMENTWISE, {a, std::move(b), nullptr}, {y},
+              {function, /*alpha=*/1.0, 0.0, 0.0, 0.0, /*seed=*/0, /*offset=*/0});
+}
+
+std::unique_ptr<OpCall> elementwise_add(OpTensors& tensors, keel_dtype dtype, Extents e) {
+  const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
+  return elementwise(KEEL_ELEMENTWISE_FUNCTION_ADD, x(), x(), x());
+}
+
+std::unique_ptr<OpCall> elementwise_exp(OpTensors& tensors, keel_dtype dtype, Extents e) {
+  const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
+  return elementwise(KEEL_ELEMENTWISE_FUNCTION_EXP, x(), nullptr, x());
+}
+
+// One row for all.
+std::unique_ptr<OpCall> elementwise_broadcast(OpTensors& tensors, keel_dtype dtype, Extents e) {
+  const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
+  keel_tensor row = tensors.uniform(dtype, {1, e.columns});
+  row.shape[0] = e.rows;
+  row.strides[0] = 0;
+  return elementwise(KEEL_ELEMENTWISE_FUNCTION_ADD, x(), row, x());
+}
+
+// From rows of twice the length.
+std::unique_ptr<OpCall> elementwise_padded(OpTensors& tensors, keel_dtype dtype, Extents e) {
+  keel_tensor x = tensors.uniform(dtype, {e.rows, 2 * e.columns});
+  x.shape[1] = e.columns;
+  return elementwise(KEEL_ELEMENTWISE_FUNCTION_COPY, x, nullptr,
+                     tensors.uniform(dtype, {e.rows, e.columns}));
+}
+
+std::unique_ptr<OpCall> reduce_rows(OpTensors& tensors, keel_dtype dtype, Extents e) {
+  return call(KEEL_OP_REDUCE, {tensors.uniform(dtype, {e.rows, e.columns})},
+              {tensors.uniform(dtype, {e.rows, 1})}, {int64_t{KEEL_REDUCE_FUNCTION_SUM}});
+}
+
+std::unique_ptr<OpCall> reduce_columns(OpTensors& tensors, keel_dtype dtype, Extents e) {
+  return call(KEEL_OP_REDUCE, {tensors.uniform(dtype, {e.rows, e.columns})},
+              {tensors.uniform(dtype, {1, e.columns})}, {int64_t{KEEL_REDUCE_FUNCTION_SUM}});
+}
+
+std::unique_ptr<OpCall> reduce_all(OpTensors& tensors, keel_dtype dtype, Extents e) {
+  return call(KEEL_OP_REDUCE, {tensors.uniform(dtype, {e.rows, e.columns})},
+              {tensors.uniform(dtype, {1, 1})}, {int64_t{KEEL_REDUCE_FUNCTION_SUM}});
+}
+
+// Whole rows, each once, as index_select takes them.
+std::unique_ptr<OpCall> gather(OpTensors& tensors, keel_dtype dtype, Extents e) {
+  const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
+  keel_tensor index = tensors.permutation(e.rows);
+  index.rank = 2;
+  index.shape[1] = e.columns;
+  index.strides[1] = 0;
+  return call(KEEL_OP_GATHER, {x(), index}, {x()}, {/*axis=*/0});
+}
+
 constexpr int64_t kWidth = 1024;
 constexpr int64_t kVocabulary = 32768;
 
@@ -159,6 +218,14 @@ constexpr MemoryOperator kOperators[] = {
     {"add", kWidth, 3, 0, add},
     {"scale", kWidth, 2, 0, scale},
     {"axpy", kWidth, 3, 0, axpy},
+    {"elementwise_add", kWidth, 3, 0, elementwise_add},
+    {"elementwise_exp", kWidth, 2, 0, elementwise_exp},
+    {"elementwise_broadcast", kWidth, 2, 0, elementwise_broadcast},
+    {"elementwise_padded", kWidth, 2, 0, elementwise_padded},
+    {"reduce_rows", kWidth, 1, 0, reduce_rows},
+    {"reduce_columns", kWidth, 1, 0, reduce_columns},
+    {"reduce_all", kWidth, 1, 0, reduce_all},
+    {"gather", kWidth, 2, 0, gather},
 };
 
 }  // namespace
