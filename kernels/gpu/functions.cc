@@ -13,8 +13,11 @@ KEEL_SIMT_FUNCTION void compute(const FunctionArguments<T>& args,
   T in[3][n];
   for (uint32_t i = 0; i < 3; ++i) {
     if (args.tensors[i] != 0) {
-      load_group<T, n>(args.types[i], args.tensors[i], offsets[i], args.access[i], args.steps[i],
-                       in[i]);
+      const uint64_t at[1] = {offsets[i]};
+      T loaded[1][n];
+      load_groups<T, n, 1>(args.types[i], args.tensors[i], at, args.access[i], args.steps[i],
+                           loaded);
+      for (int lane = 0; lane < n; ++lane) in[i][lane] = loaded[0][lane];
     } else {
       for (int lane = 0; lane < n; ++lane) in[i][lane] = args.numbers[i];
     }

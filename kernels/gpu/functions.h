@@ -127,16 +127,10 @@ KEEL_SIMT_CALLED T called_function(Function function, T a, T b, T c, T alpha) {
   }
   if constexpr (!IsInteger<T>::value) {
     switch (function) {
-      case Function::rsqrt:
-        return 1 / sqrt_of(a);
-      case Function::exp:
-        return exp_of(a);
       case Function::exp2:
         return exp2_of(a);
       case Function::expm1:
         return expm1_of(a);
-      case Function::log:
-        return log_of(a);
       case Function::log2:
         return log2_of(a);
       case Function::log1p:
@@ -145,6 +139,20 @@ KEEL_SIMT_CALLED T called_function(Function function, T a, T b, T c, T alpha) {
         return sin_of(a);
       case Function::cos:
         return cos_of(a);
+      case Function::atan2:
+        return atan2_of(a, b);
+      default:
+        break;
+    }
+  }
+  if constexpr (IsDouble<T>::value) {  // float's are part of the kernel
+    switch (function) {
+      case Function::rsqrt:
+        return 1 / sqrt_of(a);
+      case Function::exp:
+        return exp_of(a);
+      case Function::log:
+        return log_of(a);
       case Function::tanh:
         return tanh_of(a);
       case Function::sigmoid:
@@ -155,8 +163,6 @@ KEEL_SIMT_CALLED T called_function(Function function, T a, T b, T c, T alpha) {
         return erf_of(a);
       case Function::gelu:
         return gelu_of_erf(a);
-      case Function::atan2:
-        return atan2_of(a, b);
       case Function::silu_backward:
         return a * silu_slope_of(b);
       case Function::gelu_backward:
@@ -235,6 +241,22 @@ KEEL_SIMT_FUNCTION void apply(Function function, T alpha, const T (&as)[n], cons
       KEEL_SIMT_CASE(tanh_backward, a * (1 - b * b))
       KEEL_SIMT_CASE(sigmoid_backward, a * b * (1 - b))
       KEEL_SIMT_CASE(lerp, a + c * (b - a))
+      default:
+        break;
+    }
+  }
+  if constexpr (!IsInteger<T>::value && !IsDouble<T>::value) {
+    switch (function) {
+      KEEL_SIMT_CASE(rsqrt, 1 / sqrt_of(a))
+      KEEL_SIMT_CASE(exp, exp_of(a))
+      KEEL_SIMT_CASE(log, log_of(a))
+      KEEL_SIMT_CASE(tanh, tanh_of(a))
+      KEEL_SIMT_CASE(sigmoid, sigmoid_of(a))
+      KEEL_SIMT_CASE(silu, silu_of(a))
+      KEEL_SIMT_CASE(erf, erf_of(a))
+      KEEL_SIMT_CASE(gelu, gelu_of_erf(a))
+      KEEL_SIMT_CASE(silu_backward, a * silu_slope_of(b))
+      KEEL_SIMT_CASE(gelu_backward, a * gelu_slope_of_erf(b))
       default:
         break;
     }

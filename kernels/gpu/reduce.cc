@@ -245,32 +245,49 @@ KEEL_SIMT_FUNCTION void combine_team(Reduction function, uint32_t team, ReduceSt
 
 // ---- the kernel --------------------------------------------------------------------
 
+// Takes in one or two groups of |n| elements from |group| on, |args.team| apart, of x from |base|
+// on.
+template <typename T, int n, int groups>
+KEEL_SIMT_FUNCTION void take_groups(const ReduceArguments<T>& args, uint64_t base, uint64_t group,
+                                    ReduceState<T>* state) {
+  uint64_t at[groups];
+  for (int g = 0; g < groups; ++g) {
+    uint64_t offset[1] = {base};
+    add_offsets<1>(args.reduced, args.reduced_count, args.is_small != 0, group + g * args.team,
+                   offset);
+    at[g] = offset[0];
+  }
+  T values[groups][n];
+  load_groups<T, n, groups>(args.x_type, args.x, at, args.access, args.step, values);
+  take<T, n>(args.function, state, values[0], group * n);
+  if constexpr (groups == 2) take<T, n>(args.function, state, values[1], (group + args.team) * n);
+}
+
 // The elements of one output from group |begin| up to group |end|, of which this thread takes those
 // from |rank| on, |args.team| apart.
 template <typename T>
 KEEL_SIMT_FUNCTION ReduceState<T> reduce_slice(const ReduceArguments<T>& args, uint64_t base,
                                                uint64_t begin, uint64_t end, uint32_t rank) {
   ReduceState<T> state = state_of_none<T>(args.function);
-  const bool is_small = args.is_small != 0;
-  for (uint64_t group = begin + rank; group < end; group += args.team) {
-    uint64_t at[1] = {base};
-    add_offsets<1>(args.reduced, args.reduced_count, is_small, group, at);
-    if (args.lanes == kGroup) {
-      T values[kGroup];
-      load_group<T, kGroup>(args.x_type, args.x, at[0], args.access, args.step, values);
-      take<T, kGroup>(args.function, &state, values, group * kGroup);
-    } else {
-      T values[1];
-      load_group<T, 1>(args.x_type, args.x, at[0], args.access, args.step, values);
-      take<T, 1>(args.function, &state, values, group);
+  uint64_t group = begin + rank;
+  if (args.lanes == kGroup) {
+    // Two at a time: in flight together. The wider types have half of the elements to load.
+    if constexpr (sizeof(T) == 4) {
+      for (; group + args.team < end; group += 2 * args.team) {
+        take_groups<T, kGroup, 2>(args, base, group, &state);
+      }
     }
+    for (; group < end; group += args.team) take_groups<T, kGroup, 1>(args, base, group, &state);
+  } else {
+    for (; group < end; group += args.team) take_groups<T, 1, 1>(args, base, group, &state);
   }
   if (end == args.groups) {  // the tail of one axis
     const uint64_t first = args.groups * args.lanes;
     for (uint64_t i = first + rank; i < first + args.tail; i += args.team) {
-      T values[1];
-      load_group<T, 1>(args.x_type, args.x, base + i * args.step, args.access, args.step, values);
-      take<T, 1>(args.function, &state, values, i);
+      const uint64_t at[1] = {base + i * args.step};
+      T values[1][1];
+      load_groups<T, 1, 1>(args.x_type, args.x, at, args.access, args.step, values);
+      take<T, 1>(args.function, &state, values[0], i);
     }
   }
   return state;

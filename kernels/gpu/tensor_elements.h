@@ -111,66 +111,63 @@ struct ConvertTo<bf16> {
 
 // ---- groups --------------------------------------------------------------------
 
-template <typename T, typename From, int n>
-KEEL_SIMT_FUNCTION void load_from(Address address, uint64_t at, GroupAccess access, uint64_t step,
-                                  T (&out)[n]) {
+template <typename T, typename From, int n, int groups>
+KEEL_SIMT_FUNCTION void load_from(Address address, const uint64_t (&at)[groups], GroupAccess access,
+                                  uint64_t step, T (&out)[groups][n]) {
   const Global<const From> x(address);
+  // All loads before the first conversion, which waits for one.
+  Lanes<Plain<From>, n> lanes[groups];
   if (n > 1 && access == GroupAccess::vector) {
-    const Lanes<From, n> lanes = x.template load<n>(at);
-    for (int lane = 0; lane < n; ++lane) out[lane] = convert_from<T>(lanes.at[lane]);
+    for (int g = 0; g < groups; ++g) lanes[g] = x.template load<n>(at[g]);
   } else if (n > 1 && access == GroupAccess::splat) {
-    const T value = convert_from<T>(x[at]);
-    for (int lane = 0; lane < n; ++lane) out[lane] = value;
+    for (int g = 0; g < groups; ++g) {
+      const Plain<From> value = x[at[g]];
+      for (int lane = 0; lane < n; ++lane) lanes[g].at[lane] = value;
+    }
   } else {
-    Plain<From> some[n];
-    for (int lane = 0; lane < n; ++lane) some[lane] = x[at + lane * step];
-    for (int lane = 0; lane < n; ++lane) out[lane] = convert_from<T>(some[lane]);
+    for (int g = 0; g < groups; ++g) {
+      for (int lane = 0; lane < n; ++lane) lanes[g].at[lane] = x[at[g] + lane * step];
+    }
+  }
+  for (int g = 0; g < groups; ++g) {
+    for (int lane = 0; lane < n; ++lane) out[g][lane] = convert_from<T>(lanes[g].at[lane]);
   }
 }
 
-// Loads |n| elements from |at| on, |step| apart. |type| is one that |T| is computed of: no other
-// integers for int64_t, nor float64 for float.
-template <typename T, int n>
-KEEL_SIMT_FUNCTION void load_group(ElementType type, Address address, uint64_t at,
-                                   GroupAccess access, uint64_t step, T (&out)[n]) {
+// Loads |groups| times |n| elements, from each of |at| on, |step| apart. |type| is one that |T| is
+// computed of: integers for int64_t, any but float64 for float.
+template <typename T, int n, int groups>
+KEEL_SIMT_FUNCTION void load_groups(ElementType type, Address address, const uint64_t (&at)[groups],
+                                    GroupAccess access, uint64_t step, T (&out)[groups][n]) {
+#define KEEL_SIMT_LOAD(name, From)                                 \
+  case ElementType::name:                                          \
+    load_from<T, From, n, groups>(address, at, access, step, out); \
+    return;
   if constexpr (IsDouble<T>::value) {
     if (type == ElementType::f64) {
-      load_from<T, double, n>(address, at, access, step, out);
+      load_from<T, double, n, groups>(address, at, access, step, out);
       return;
     }
   }
   if constexpr (!IsInteger<T>::value) {
     switch (type) {
-      case ElementType::f32:
-        load_from<T, float, n>(address, at, access, step, out);
-        return;
-      case ElementType::f16:
-        load_from<T, f16, n>(address, at, access, step, out);
-        return;
-      case ElementType::bf16:
-        load_from<T, bf16, n>(address, at, access, step, out);
-        return;
+      KEEL_SIMT_LOAD(f32, float)
+      KEEL_SIMT_LOAD(f16, f16)
+      KEEL_SIMT_LOAD(bf16, bf16)
       default:
         break;
     }
   }
   switch (type) {
-    case ElementType::i64:
-      load_from<T, int64_t, n>(address, at, access, step, out);
-      return;
-    case ElementType::i32:
-      load_from<T, int32_t, n>(address, at, access, step, out);
-      return;
-    case ElementType::i16:
-      load_from<T, int16_t, n>(address, at, access, step, out);
-      return;
-    case ElementType::i8:
-      load_from<T, int8_t, n>(address, at, access, step, out);
-      return;
+    KEEL_SIMT_LOAD(i64, int64_t)
+    KEEL_SIMT_LOAD(i32, int32_t)
+    KEEL_SIMT_LOAD(i16, int16_t)
+    KEEL_SIMT_LOAD(i8, int8_t)
     default:
-      load_from<T, uint8_t, n>(address, at, access, step, out);
+      load_from<T, uint8_t, n, groups>(address, at, access, step, out);
       return;
   }
+#undef KEEL_SIMT_LOAD
 }
 
 template <typename T, typename To, int n>
@@ -191,6 +188,10 @@ KEEL_SIMT_FUNCTION void store_to(Address address, uint64_t at, GroupAccess acces
 template <typename T, int n>
 KEEL_SIMT_FUNCTION void store_group(ElementType type, Address address, uint64_t at,
                                     GroupAccess access, uint64_t step, const T (&values)[n]) {
+#define KEEL_SIMT_STORE(name, To)                          \
+  case ElementType::name:                                  \
+    store_to<T, To, n>(address, at, access, step, values); \
+    return;
   if constexpr (IsDouble<T>::value) {
     if (type == ElementType::f64) {
       store_to<T, double, n>(address, at, access, step, values);
@@ -199,36 +200,23 @@ KEEL_SIMT_FUNCTION void store_group(ElementType type, Address address, uint64_t 
   }
   if constexpr (!IsInteger<T>::value) {
     switch (type) {
-      case ElementType::f32:
-        store_to<T, float, n>(address, at, access, step, values);
-        return;
-      case ElementType::f16:
-        store_to<T, f16, n>(address, at, access, step, values);
-        return;
-      case ElementType::bf16:
-        store_to<T, bf16, n>(address, at, access, step, values);
-        return;
+      KEEL_SIMT_STORE(f32, float)
+      KEEL_SIMT_STORE(f16, f16)
+      KEEL_SIMT_STORE(bf16, bf16)
       default:
         break;
     }
   }
   switch (type) {
-    case ElementType::i64:
-      store_to<T, int64_t, n>(address, at, access, step, values);
-      return;
-    case ElementType::i32:
-      store_to<T, int32_t, n>(address, at, access, step, values);
-      return;
-    case ElementType::i16:
-      store_to<T, int16_t, n>(address, at, access, step, values);
-      return;
-    case ElementType::i8:
-      store_to<T, int8_t, n>(address, at, access, step, values);
-      return;
+    KEEL_SIMT_STORE(i64, int64_t)
+    KEEL_SIMT_STORE(i32, int32_t)
+    KEEL_SIMT_STORE(i16, int16_t)
+    KEEL_SIMT_STORE(i8, int8_t)
     default:
       store_to<T, uint8_t, n>(address, at, access, step, values);
       return;
   }
+#undef KEEL_SIMT_STORE
 }
 
 // ---- places --------------------------------------------------------------------
