@@ -112,7 +112,7 @@ class AxisList {
   uint32_t put(Axis (&out)[simt::kMaxAxes]) {
     for (uint32_t i = 0; i < count_; ++i) {
       out[i] = axes_[i];
-      if (axes_[i].extent <= kSmall) out[i].divider = simt::divider_of(axes_[i].extent);
+      if (axes_[i].extent - 1 < kSmall) out[i].divider = simt::divider_of(axes_[i].extent);
     }
     return count_;
   }

@@ -270,15 +270,17 @@ KEEL_SIMT_FUNCTION void apply(Function function, T alpha, const T (&as)[n], cons
 // ---- random numbers ----------------------------------------------------------------
 
 // The functions by turns of 2 pi, |turns| from 0 to below 1 in steps of 2^-24: the distance from
-// the next quarter turn is exact.
+// the nearest quarter turn is exact.
+template <typename T>
 struct Turn {
-  float sine, cosine;
+  T sine, cosine;
 };
-KEEL_SIMT_FUNCTION Turn turn_of(float turns) {
-  const float quarter = floorf(4 * turns + 0.5F);
-  const float angle = 6.28318530717958647692F * (turns - 0.25F * quarter);
-  const float sine = sinf(angle);
-  const float cosine = cosf(angle);
+template <typename T>
+KEEL_SIMT_FUNCTION Turn<T> turn_of(T turns) {
+  const T quarter = floor_of(4 * turns + static_cast<T>(0.5));
+  const T angle = static_cast<T>(6.28318530717958647692) * (turns - static_cast<T>(0.25) * quarter);
+  const T sine = sin_of(angle);
+  const T cosine = cos_of(angle);
   switch (static_cast<int32_t>(quarter) & 3) {
     case 0:
       return {sine, cosine};
@@ -292,11 +294,12 @@ KEEL_SIMT_FUNCTION Turn turn_of(float turns) {
 }
 
 // One element of |normal|, of the two words of its pair.
-KEEL_SIMT_CALLED float normal_of(uint32_t first, uint32_t second, bool is_odd) {
-  const float u = static_cast<float>(first >> 8) * 0x1p-24F;
-  const float v = static_cast<float>(second >> 8) * 0x1p-24F;
-  const Turn turn = turn_of(v);
-  return sqrtf(-2 * logf(1 - u)) * (is_odd ? turn.sine : turn.cosine);
+template <typename T>
+KEEL_SIMT_CALLED T normal_of(uint32_t first, uint32_t second, bool is_odd) {
+  const T u = static_cast<T>(first >> 8) * static_cast<T>(0x1p-24);
+  const T v = static_cast<T>(second >> 8) * static_cast<T>(0x1p-24);
+  const Turn<T> turn = turn_of(v);
+  return sqrt_of(-2 * log_of(1 - u)) * (is_odd ? turn.sine : turn.cosine);
 }
 
 KEEL_SIMT_FUNCTION uint32_t word_of(const Philox& random, uint32_t index) {
@@ -314,9 +317,9 @@ KEEL_SIMT_FUNCTION void apply_random(Function function, uint64_t seed, uint64_t 
   for (int lane = 0; lane < n; ++lane) {
     const uint32_t place = first + lane;
     if (function == Function::normal) {
-      const float drawn =
-          normal_of(word_of(random, place & 2), word_of(random, place | 1), place % 2 != 0);
-      y[lane] = as[lane] + bs[lane] * static_cast<T>(drawn);
+      const T drawn =
+          normal_of<T>(word_of(random, place & 2), word_of(random, place | 1), place % 2 != 0);
+      y[lane] = as[lane] + bs[lane] * drawn;
     } else {
       const T u = static_cast<T>(static_cast<float>(word_of(random, place) >> 8) * 0x1p-24F);
       y[lane] = function == Function::uniform ? as[lane] + (bs[lane] - as[lane]) * u

@@ -54,7 +54,8 @@ KEEL_SIMT_FUNCTION void add_unit(const ScatterArguments& args, uint64_t to, uint
 }
 
 struct Copy {
-  KEEL_SIMT_FUNCTION static void run(const ScatterArguments& args, uint64_t to, uint64_t from) {
+  KEEL_SIMT_FUNCTION void finish(const ScatterArguments&) const {}
+  KEEL_SIMT_FUNCTION void run(const ScatterArguments& args, uint64_t to, uint64_t from) const {
     switch (args.unit) {
       case 1:
         return copy_unit<uint8_t>(args, to, from);
@@ -70,17 +71,18 @@ struct Copy {
   }
 };
 
-struct AddUp {
-  KEEL_SIMT_FUNCTION static void run(const ScatterArguments& args, uint64_t to, uint64_t from) {
+class AddUp {
+ public:
+  KEEL_SIMT_FUNCTION void run(const ScatterArguments& args, uint64_t to, uint64_t from) {
     switch (args.type) {
       case ElementType::f64:
         return add_unit<double, double>(args, to, from);
       case ElementType::f32:
         return add_unit<float, float>(args, to, from);
       case ElementType::f16:
-        return add_unit<f16, float>(args, to, from);
+        return keep<f16>(args, to, from);
       case ElementType::bf16:
-        return add_unit<bf16, float>(args, to, from);
+        return keep<bf16>(args, to, from);
       case ElementType::i64:
         return add_unit<int64_t, int64_t>(args, to, from);
       case ElementType::i32:
@@ -93,6 +95,37 @@ struct AddUp {
         return add_unit<uint8_t, int64_t>(args, to, from);
     }
   }
+
+  // Call after the last run().
+  KEEL_SIMT_FUNCTION void finish(const ScatterArguments& args) const {
+    if (kept_ == kNoIndex) return;
+    if (args.type == ElementType::f16) {
+      const Global<f16> y(args.y);
+      y[kept_] = to_f16(sum_);
+    } else {
+      const Global<bf16> y(args.y);
+      y[kept_] = to_bf16(sum_);
+    }
+  }
+
+ private:
+  // Terms of one element that follow each other are rounded to 16 bits once.
+  template <typename Unit>
+  KEEL_SIMT_FUNCTION void keep(const ScatterArguments& args, uint64_t to, uint64_t from) {
+    const Global<const Unit> x(args.x);
+    const Global<Unit> y(args.y);
+    if (to != kept_) {
+      finish(args);
+      const Unit before = y[to];
+      sum_ = to_float(before);
+      kept_ = to;
+    }
+    const Unit term = x[from];
+    sum_ += to_float(term);
+  }
+
+  uint64_t kept_ = kNoIndex;
+  float sum_ = 0;
 };
 
 template <typename Operation>
@@ -104,6 +137,7 @@ KEEL_SIMT_FUNCTION void scatter(const ScatterArguments& args) {
     const uint64_t first = range * args.range;
     const uint64_t end =
         args.selected_extent - first < args.range ? args.selected_extent : first + args.range;
+    Operation operation;
     // Indices are loaded some at a time: most of them are another thread's.
     for (uint64_t begin = 0; begin < args.length; begin += kGroup) {
       uint64_t indices[kGroup];
@@ -116,10 +150,11 @@ KEEL_SIMT_FUNCTION void scatter(const ScatterArguments& args) {
       }
       for (uint32_t lane = 0; lane < kGroup; ++lane) {
         if (indices[lane] < first || indices[lane] >= end) continue;
-        Operation::run(args, offsets[kY] + indices[lane] * args.selected,
-                       offsets[kX] + (begin + lane) * args.x_step);
+        operation.run(args, offsets[kY] + indices[lane] * args.selected,
+                      offsets[kX] + (begin + lane) * args.x_step);
       }
     }
+    operation.finish(args);
   });
 }
 
