@@ -38,7 +38,7 @@ uint64_t steps_bytes(const Axes<kTensors>& axes, uint32_t pushed_axes) {
 }
 
 uint32_t call_of(const keel_op_call& call, const Axes<kTensors>& axes) {
-  return static_cast<uint32_t>(element_type(call.outputs[0]->dtype)) |
+  return static_cast<uint32_t>(element_type(call.inputs[0]->dtype)) |
          (call.inputs[1]->dtype == KEEL_INT64 ? kWideIndex : 0) | (axes.rank - 1) << 5;
 }
 
@@ -106,22 +106,31 @@ struct ScatterArguments {
 static_assert(sizeof(ScatterArguments) <= kPushConstantBytes);
 
 // Of x, without the axis of the index.
-Axes<kTensors> scatter_axes(const keel_op_call& call) {
+Axes<kTensors> scatter_axes(const keel_op_call& call, const keel_tensor& y) {
   const keel_tensor& x = *call.inputs[0];
   const auto along = static_cast<uint32_t>(kit::attributes<keel_op_scatter_attributes>(call).axis);
   Axes<kTensors> axes;
   for (uint32_t axis = x.rank; axis-- > 0;) {
     if (axis == along) continue;
-    axes.add(x.shape[axis],
-             {x.strides[axis], call.inputs[1]->strides[axis], call.outputs[0]->strides[axis]});
+    axes.add(x.shape[axis], {x.strides[axis], call.inputs[1]->strides[axis], y.strides[axis]});
   }
   axes.finish();
   return axes;
 }
 
+bool adds(const keel_op_call& call) {
+  return kit::attributes<keel_op_scatter_attributes>(call).add != 0;
+}
+
 bool adds_doubles(const keel_op_call& call) {
-  return kit::attributes<keel_op_scatter_attributes>(call).add != 0 &&
-         call.outputs[0]->dtype == KEEL_FLOAT64;
+  return adds(call) && call.outputs[0]->dtype == KEEL_FLOAT64;
+}
+
+// Sums of 16-bit floats are made in a float32 copy of y: rounded after each term, a sum of a
+// hundred terms has an error of a hundredth.
+bool adds_in_copy(const keel_op_call& call) {
+  const keel_dtype dtype = call.outputs[0]->dtype;
+  return adds(call) && (dtype == KEEL_FLOAT16 || dtype == KEEL_BFLOAT16);
 }
 
 bool supports_scatter(const Device& device, const keel_op_call& call) {
@@ -129,17 +138,23 @@ bool supports_scatter(const Device& device, const keel_op_call& call) {
          (!adds_doubles(call) || can_compute(device, Compute::kFloat64));
 }
 
+// The workspace: steps of scatter, steps of the copies, the copy.
+constexpr uint64_t kCopySteps = 256;
+constexpr uint64_t kCopyBegin = 512;
+
 uint64_t scatter_workspace(const keel_op_call& call) {
-  return steps_bytes(scatter_axes(call), ScatterArguments::kPushedAxes);
+  const keel_tensor& y = *call.outputs[0];
+  if (adds_in_copy(call)) {
+    return kCopyBegin + static_cast<uint64_t>(kit::element_count(y)) * sizeof(float);
+  }
+  return steps_bytes(scatter_axes(call, y), ScatterArguments::kPushedAxes);
 }
 
-keel_status run_scatter(Stream& stream, const keel_op_call& call, void* workspace) {
+keel_status scatter_into(Stream& stream, const keel_op_call& call, const keel_tensor& y,
+                         void* workspace) {
   const keel_tensor& x = *call.inputs[0];
-  const keel_tensor& y = *call.outputs[0];
-  if (kit::element_count(x) == 0 || kit::element_count(y) == 0) return KEEL_OK;
-  const auto attributes = kit::attributes<keel_op_scatter_attributes>(call);
-  const int64_t axis = attributes.axis;
-  const Axes<kTensors> axes = scatter_axes(call);
+  const int64_t axis = kit::attributes<keel_op_scatter_attributes>(call).axis;
+  const Axes<kTensors> axes = scatter_axes(call, y);
   const int64_t lines = kit::element_count(x) / x.shape[axis];
   // Owners of a line repeat the reading of its indices: as many as fill the device, no more.
   const int64_t wanted = stream.device().physical().is_cpu() ? 64 : 8192;
@@ -149,7 +164,8 @@ keel_status run_scatter(Stream& stream, const keel_op_call& call, void* workspac
   arguments.x = address_of(x);
   arguments.index = address_of(*call.inputs[1]);
   arguments.y = address_of(y);
-  arguments.call = call_of(call, axes) | (attributes.add != 0 ? kAdd : 0);
+  arguments.call = call_of(call, axes) | (adds(call) ? kAdd : 0) |
+                   static_cast<uint32_t>(element_type(y.dtype)) << 9;
   arguments.lines = static_cast<uint32_t>(lines);
   arguments.terms = static_cast<uint32_t>(x.shape[axis]);
   arguments.extent = static_cast<uint32_t>(y.shape[axis]);
@@ -163,6 +179,45 @@ keel_status run_scatter(Stream& stream, const keel_op_call& call, void* workspac
   const Shader shader = adds_doubles(call) ? Shader::kScatterDouble : Shader::kScatter;
   // Owners whose ranges begin within y.
   return run_elements(stream, {shader}, arguments, lines * ((y.shape[axis] + range - 1) / range));
+}
+
+keel_status convert_strided(Stream& stream, const keel_tensor& from, const keel_tensor& to,
+                            void* workspace) {
+  const keel_op_elementwise_attributes attributes = KEEL_OP_ELEMENTWISE_ATTRIBUTES;
+  keel_attribute values[sizeof(attributes) / sizeof(keel_attribute)];
+  std::memcpy(values, &attributes, sizeof(attributes));
+  const keel_tensor* inputs[] = {&from, nullptr, nullptr};
+  const keel_tensor* outputs[] = {&to};
+  keel_op_call call = {};
+  call.header = kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL);
+  call.op = KEEL_OP_ELEMENTWISE;
+  call.input_count = std::size(inputs);
+  call.output_count = 1;
+  call.attribute_count = std::size(values);
+  call.inputs = inputs;
+  call.outputs = outputs;
+  call.attributes = values;
+  return kElementwiseOp.run(stream, call, workspace);
+}
+
+keel_status run_scatter(Stream& stream, const keel_op_call& call, void* workspace) {
+  const keel_tensor& y = *call.outputs[0];
+  if (kit::element_count(*call.inputs[0]) == 0 || kit::element_count(y) == 0) return KEEL_OK;
+  if (!adds_in_copy(call)) return scatter_into(stream, call, y, workspace);
+  char* const room = static_cast<char*>(workspace);
+  keel_tensor copy = y;
+  copy.dtype = KEEL_FLOAT32;
+  copy.data = room + kCopyBegin;
+  copy.byte_offset = 0;
+  int64_t stride = 1;
+  for (uint32_t axis = y.rank; axis-- > 0;) {
+    copy.strides[axis] = stride;
+    stride *= y.shape[axis];
+  }
+  keel_status status = convert_strided(stream, y, copy, room + kCopySteps);
+  if (status == KEEL_OK) status = scatter_into(stream, call, copy, workspace);
+  if (status == KEEL_OK) status = convert_strided(stream, copy, y, room + kCopySteps);
+  return status;
 }
 
 }  // namespace

@@ -3,6 +3,18 @@
 
 #define WHOLE(function, x) function(x)
 
+// roundEven of doubles rounds some halves to odd on lavapipe.
+Value nearest_whole(Value x) {
+#if KEEL_COMPUTE == 64
+  const Value below = floor(x);
+  const Value rest = x - below;
+  const bool is_odd = below != Value(2) * floor(Value(0.5) * below);
+  return rest > Value(0.5) || (rest == Value(0.5) && is_odd) ? below + Value(1) : below;
+#else
+  return roundEven(x);
+#endif
+}
+
 Value quotient(Value a, Value b) { return a / b; }
 
 // The remainder of a / b with the sign of a, exact: subtracts b times powers of two.
@@ -35,5 +47,5 @@ Value floor_quotient(Value a, Value b) {
   if (b == Value(0) || abs(a) == infinity()) return a / b;
   const Value rest = modulo(a, b);
   const Value quotient = (a - rest) / b;
-  return roundEven(differ_in_sign(rest, b) ? quotient - Value(1) : quotient);
+  return nearest_whole(differ_in_sign(rest, b) ? quotient - Value(1) : quotient);
 }

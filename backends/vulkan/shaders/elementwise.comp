@@ -159,7 +159,7 @@ Value apply(uint i, Value a, Value b, Value c) {
     case kCeil:
       return WHOLE(ceil, a);
     case kRound:
-      return WHOLE(roundEven, a);
+      return WHOLE(nearest_whole, a);
     case kTrunc:
       return WHOLE(trunc, a);
     case kRelu:

@@ -17,7 +17,7 @@ layout(push_constant, std430) uniform Arguments {
   uvec2 x;
   uvec2 index;
   uvec2 y;
-  uint call;  // type: 4 bits, wide index: 1, axes - 1: 3, add: 1
+  uint call;  // type of x: 4 bits, wide index: 1, axes - 1: 3, add: 1, type of y: 4
   uint count;  // lines times owners
   uint span;
   uint lines;
@@ -29,18 +29,20 @@ layout(push_constant, std430) uniform Arguments {
 };
 #include "indexed.glsl"
 
-uvec2 sum_of(uvec2 a, uvec2 b) {
+uint y_type() { return call >> 9 & 15u; }
+
+uvec2 sum_of(uvec2 y_bits, uvec2 x_bits) {
   if (type() == kInt64) {
     uint carry;
-    const uint lower = uaddCarry(a.x, b.x, carry);
-    return uvec2(lower, a.y + b.y + carry);
+    const uint lower = uaddCarry(y_bits.x, x_bits.x, carry);
+    return uvec2(lower, y_bits.y + x_bits.y + carry);
   }
 #if KEEL_COMPUTE != 64
   if (type() != kFloat32 && type() != kFloat16 && type() != kBfloat16) {
-    return uvec2(a.x + b.x, 0);
+    return uvec2(y_bits.x + x_bits.x, 0);
   }
 #endif
-  return to_bits(to_value(a, type()) + to_value(b, type()), type());
+  return to_bits(to_value(y_bits, y_type()) + to_value(x_bits, type()), y_type());
 }
 
 void main() {
@@ -55,8 +57,8 @@ void main() {
       if (at - first >= owned) continue;
       uvec2 bits = load_bits(x, type(), place.x + term * axis_strides[0]);
       const uint to = place.z + at * axis_strides[2];
-      if (adds) bits = sum_of(load_bits(y, type(), to), bits);
-      store_bits(y, type(), to, bits);
+      if (adds) bits = sum_of(load_bits(y, y_type(), to), bits);
+      store_bits(y, y_type(), to, bits);
     }
   }
 }

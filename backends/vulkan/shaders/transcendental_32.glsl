@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of floats to a few units of the last place; includes of value_32.glsl, math.glsl,
-// gelu.glsl, sigmoid.glsl and bias_gelu.glsl
-// come first.
+// gelu.glsl, sigmoid.glsl and bias_gelu.glsl come first.
 
 // a * b - product exactly, where |product| is a * b rounded. In parts of 12 bits: a driver may round
 // within fma.
