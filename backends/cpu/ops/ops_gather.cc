@@ -4,6 +4,7 @@
 #include <cstring>
 #include <keel/float_types.hpp>
 #include <keel/plugin_kit.hpp>
+#include <type_traits>
 
 #include "backends/cpu/ops/strided_call.h"
 
@@ -183,7 +184,7 @@ struct Store {
   }
 };
 
-// Integers wrap; 16-bit floats are rounded after each addition.
+// Integers wrap; 16-bit floats are rounded after each addition, unless sum_in_float32 adds them.
 struct Add {
   template <typename Element>
   static void put(Element x, Element* y) {
@@ -212,6 +213,41 @@ void scatter_row(const Row<Element, Index>& row) {
     Step::put(row.moved[i * row.moved_step],
               &row.indexed[i * row.indexed_step + place * row.stride]);
   }
+}
+
+// Elements of y that a task adds to in float32: 32 KiB.
+constexpr int64_t kSums = 8192;
+
+// Adds |length| rows of |columns| 16-bit floats to the elements of y beside them, at most kSums,
+// and rounds once: many duplicates rounded after each addition lose all but the first bits. |row|
+// is the first row, with its columns; |moved_stride| and |index_stride| lead to the next.
+template <typename Element, typename Index>
+void sum_in_float32(const Row<Element, Index>& row, int64_t length, int64_t moved_stride,
+                    int64_t index_stride) {
+  float sums[kSums];
+  const auto for_each_sum = [&](const auto& body) {
+    for (int64_t place = 0; place < row.extent; ++place) {
+      for (int64_t j = 0; j < row.count; ++j) {
+        body(row.indexed[j * row.indexed_step + place * row.stride], sums[place * row.count + j]);
+      }
+    }
+  };
+  for_each_sum([](const Element& element, float& sum) { sum = to_float(element); });
+  for (int64_t i = 0; i < length; ++i) {
+    const Element* const x = row.moved + i * moved_stride;
+    const Index* const index = row.index + i * index_stride;
+    for (int64_t j = 0; j < row.count; ++j) {
+      const int64_t place = index[j * row.index_step];
+      if (row.has(place)) sums[place * row.count + j] += to_float(x[j * row.moved_step]);
+    }
+  }
+  for_each_sum([](Element& element, const float& sum) {
+    if constexpr (std::is_same_v<Element, float16_t>) {
+      element = to_float16(sum);
+    } else {
+      element = to_bfloat16(sum);
+    }
+  });
 }
 
 // A task owns the elements of y beside a strip of the innermost other axis, and walks the axis of
@@ -246,6 +282,16 @@ void scatter(ThreadPool& pool, const Call& call) {
       row.indexed = reinterpret_cast<Element*>(call.indexed.data) + box.offset[2];
       row.extent = call.indexed_extent;
       row.stride = call.indexed_stride;
+      if constexpr (std::is_same_v<Element, float16_t> || std::is_same_v<Element, bfloat16_t>) {
+        if (call.indexed_extent * columns <= kSums) {
+          row.count = columns;
+          row.moved_step = steps[0];
+          row.index_step = steps[1];
+          row.indexed_step = steps[2];
+          sum_in_float32(row, length, moved_stride, index_stride);
+          continue;
+        }
+      }
       if (goes_along) {
         row.count = length;
         row.moved_step = moved_stride;
