@@ -154,6 +154,32 @@ TEST_F(VulkanFamilies, Int64ConvertedWithoutInt64) {
   }
 }
 
+// Calls of 2^17 elements and more have a pipeline for their function.
+TEST_F(VulkanFamilies, LargeCallsEqualSmallOnes) {
+  constexpr size_t kFew = 1000;
+  constexpr size_t kMany = 140001;
+  const auto values = random_floats(kMany, 6);
+  void* const x = upload(values);
+  void* const y = alloc(kMany * sizeof(float));
+  for (const int64_t number : {KEEL_ELEMENTWISE_FUNCTION_COPY, KEEL_ELEMENTWISE_FUNCTION_ERF,
+                               KEEL_ELEMENTWISE_FUNCTION_ADD, KEEL_ELEMENTWISE_FUNCTION_NORMAL,
+                               KEEL_ELEMENTWISE_FUNCTION_BERNOULLI}) {
+    std::vector<float> results[2];
+    for (const size_t count : {kFew, kMany}) {
+      const keel_tensor a = floats(x, {static_cast<int64_t>(count)});
+      const keel_tensor out = floats(y, {static_cast<int64_t>(count)});
+      run({KEEL_OP_ELEMENTWISE, {a, {}, {}}, {out}, function(number, 0, 0.5)});
+      results[count == kMany] = download<float>(y, count);
+    }
+    for (size_t i = 0; i < kFew; ++i) {
+      EXPECT_NEAR(results[0][i], results[1][i], 1e-6 * std::fabs(results[0][i])) << number;
+    }
+    if (number == KEEL_ELEMENTWISE_FUNCTION_ADD) {
+      EXPECT_EQ(results[1].back(), values.back() + 0.5F);
+    }
+  }
+}
+
 TEST_F(VulkanFamilies, LongReductionsInSlices) {
   constexpr int64_t kRows = 3;
   constexpr int64_t kColumns = 300007;
