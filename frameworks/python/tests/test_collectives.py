@@ -148,9 +148,10 @@ class CollectiveTest(unittest.TestCase):
         def run(comm):
             with keel.Stream(comm.device) as stream:
                 received = [keel.empty(comm.device, [1000]) for _ in range(8)]
+                sent = [ones(comm, 1000, i) for i in reversed(range(8))]
                 with keel.group():
-                    for i, each in enumerate(received):
-                        comm.send(stream, ones(comm, 1000, i), 1 - comm.rank)  # nobody else has it
+                    for each in received:
+                        comm.send(stream, sent.pop(), 1 - comm.rank)  # nobody else has it
                         comm.recv(stream, each, 1 - comm.rank)
                 return [float(each.numpy(stream).sum()) for each in received]
         self.assertEqual(in_threads(["cpu:0"] * 2, run), [[1000 * i for i in range(8)]] * 2)
