@@ -204,7 +204,8 @@ void add_device(nb::module_& module) {
           "timeout"_a = nb::none(),
           "Waits for all streams of the device, |timeout| seconds or the default deadline")
       .def("__eq__", [](const Device& a, const Device& b) { return a == b; })
-      .def("__eq__", [](const Device&, nb::handle) { return false; }, "other"_a.none())
+      .def(
+          "__eq__", [](const Device&, nb::handle) { return false; }, "other"_a.none())
       .def("__hash__", [](const Device& device) { return std::hash<uint64_t>()(device.get().id); })
       .def("__str__", &Device::name)
       .def("__repr__", [](const Device& device) { return "keel.Device('" + device.name() + "')"; });

@@ -40,7 +40,9 @@ class Memory {
   // Whether DLPack's device of the memory is the CPU: host_alias() is the address then.
   bool is_host_memory() const;
   // The side that keel_copy is given: registered memory of an array is the host's.
-  keel_device copy_side() const { return is_registered_ || kind_ == KEEL_MEMORY_PINNED ? KEEL_HOST : device_; }
+  keel_device copy_side() const {
+    return is_registered_ || kind_ == KEEL_MEMORY_PINNED ? KEEL_HOST : device_;
+  }
 
   // Frees the memory, or returns it to the array. Throws KEEL_FAILED_PRECONDITION while arrays of
   // other libraries share the memory.
