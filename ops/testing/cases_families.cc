@@ -183,12 +183,14 @@ class ElementwiseCases {
     const DtypeCombination& dtypes = schema_.dtypes[combination];
     std::vector<CaseTensor> inputs(3, absent());
     std::string names;
+    keel_dtype last = KEEL_DTYPE_INVALID;
     for (uint32_t i = 0; i < function.operands; ++i) {
       if ((absent_mask >> i & 1) != 0) continue;
       const keel_dtype dtype = dtypes.inputs[i];
       inputs[i] = is_integer(dtype) ? integers(function, i, dtype, shape)
                                     : dense(dtype, shape, function.content[i], /*bound=*/2);
-      names += (names.empty() ? "" : "_") + std::string(short_name(dtype));
+      if (dtype != last) names += (names.empty() ? "" : "_") + std::string(short_name(dtype));
+      last = dtype;
     }
     Case each = make_case(
         KEEL_OP_ELEMENTWISE, combination, suffix, inputs,
@@ -196,9 +198,13 @@ class ElementwiseCases {
         {int_attribute(function.number), float_attribute(numbers.alpha), float_attribute(numbers.a),
          float_attribute(numbers.b), float_attribute(numbers.c), int_attribute(numbers.seed),
          int_attribute(numbers.offset)});
-    each.id = std::string("elementwise/") + function.name + "/" + names +
-              (names.empty() ? "" : "_") + "to_" + short_name(dtypes.outputs[0]) + "/" +
-              shape_text(shape) + (suffix.empty() ? "" : "/" + suffix);
+    // "elementwise/f32_u8/lt/257": the first and the last dtype, then all where they differ more.
+    const std::string to = short_name(dtypes.outputs[0]);
+    const std::string from = names.substr(0, names.find('_'));
+    const bool is_mixed = names.find('_') != std::string::npos;
+    each.id = "elementwise/" + (from.empty() || from == to ? to : from + "_" + to) + "/" +
+              function.name + "/" + (is_mixed ? names + "/" : "") + shape_text(shape) +
+              (suffix.empty() ? "" : "/" + suffix);
     cases_.push_back(std::move(each));
     return &cases_.back();
   }

@@ -72,9 +72,10 @@ class ReduceCases {
     }
     Case each = make_case(KEEL_OP_REDUCE, combination, "", {std::move(x)},
                           {dense(dtypes.outputs[0], reduced, D::kNaN)}, {int_attribute(function)});
-    each.id = std::string("reduce/") + reduce_name(function) + "/" + short_name(dtypes.inputs[0]) +
-              "_to_" + short_name(dtypes.outputs[0]) + "/" + shape_text(shape) + "/" + text +
-              (suffix.empty() ? "" : "/" + suffix);
+    const std::string from = short_name(dtypes.inputs[0]);
+    const std::string to = short_name(dtypes.outputs[0]);
+    each.id = "reduce/" + (from == to ? to : from + "_" + to) + "/" + reduce_name(function) + "/" +
+              shape_text(shape) + "/" + text + (suffix.empty() ? "" : "/" + suffix);
     cases_.push_back(std::move(each));
     return &cases_.back();
   }
