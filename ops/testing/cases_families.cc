@@ -166,9 +166,11 @@ bool fits_integers(int64_t number, keel_dtype dtype) {
           (number >= KEEL_ELEMENTWISE_FUNCTION_FLOOR && number <= KEEL_ELEMENTWISE_FUNCTION_TRUNC));
 }
 
-// Whether flushed subnormals change the function's value by no more than themselves.
+// Whether flushed subnormals change the function's value by no more than themselves. The product
+// with an infinity becomes NaN.
 bool takes_subnormals(const Function& function) {
   return function.is_exact && !gives_truth(function.number) &&
+         function.number != KEEL_ELEMENTWISE_FUNCTION_MUL &&
          function.number != KEEL_ELEMENTWISE_FUNCTION_WHERE &&
          function.number != KEEL_ELEMENTWISE_FUNCTION_THRESHOLD_BACKWARD &&
          function.number != KEEL_ELEMENTWISE_FUNCTION_FLOOR &&
