@@ -184,7 +184,8 @@ TEST(ProcessTest, DestructorKillsAndReaps) {
   pid_t pid = -1;
   {
     Process process;
-    ASSERT_EQ(process.start(shell("sleep 300")), 0);
+    // Without exec, a shell that is killed late leaves its child behind.
+    ASSERT_EQ(process.start(shell("exec sleep 300")), 0);
     pid = process.pid();
     EXPECT_EQ(::kill(pid, 0), 0);
     const Process moved(std::move(process));
