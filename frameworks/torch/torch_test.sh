@@ -15,6 +15,13 @@ shift
 make_wheel "$build"
 export PYTHONPATH=$build/torch/site PYTHONDONTWRITEBYTECODE=1 KEEL_COLLECTIVE_TABLE=builtin
 unset KEEL_PLUGIN_PATH KEEL_BACKENDS
+# The device's tests start Keel, and the others fork: in processes of their own.
+if (($# == 0)); then
+  (cd "$folder/tests/device" && "$torch_environment/bin/python" -m unittest discover)
+  set -- discover
+elif [[ $1 == test_device_* ]]; then
+  cd "$folder/tests/device"
+  exec "$torch_environment/bin/python" -m unittest "$@"
+fi
 cd "$folder/tests"
-if (($# == 0)); then set -- discover; fi
 exec "$torch_environment/bin/python" -m unittest "$@"

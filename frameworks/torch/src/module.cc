@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "allocator.h"
+#include "device/register.h"
 #include "process_group.h"
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
@@ -28,6 +29,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("use_allocator", &keel_torch::use_allocator,
              "Takes the memory of later CPU tensors from Keel, so that other ranks read it in "
              "place.\nForked processes share such tensors with their parent.");
+  module.def("register_device", &keel_torch::device::register_device,
+             "Registers the device 'keel'; called once, by the package.");
+  keel_torch::device::bind(module);
   module.def("version", [] {
     const uint32_t version = keel_version();
     return std::to_string(version >> 16) + "." + std::to_string(version >> 8 & 255) + "." +

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the samples of PyTorch's own table of operators (op_db) on a keel device and on the CPU.
+
+    python operators.py [--update] [--device keel:0] [--verbose] [NAME...]
+
+A sample passes if the results agree and nothing ran on the CPU. Compares the counts with
+operators.txt, or writes them there. The table comes with PyTorch's wheel.
+"""
+
+import argparse
+import pathlib
+import sys
+import warnings
+
+import torch
+
+import keel_torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+LIST = pathlib.Path(__file__).with_name("operators.txt")
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int64": torch.int64}
+# Of a type: what 16 bits, and another order of summation, allow.
+TOLERANCES = {
+    torch.float32: {"rtol": 2e-5, "atol": 2e-5},
+    torch.bfloat16: {"rtol": 3e-2, "atol": 3e-2},
+}
+
+# The operators that the device claims to run by itself.
+CLAIMED = """
+__radd__ __rand__ __rdiv__ __rmatmul__ __rmod__ __rmul__ __ror__ __rpow__ __rsub__ __rxor__
+_softmax_backward_data abs add addcdiv addcmul addmm all amax amin any arange argmax argmin
+as_strided atan2 baddbmm bfloat16 bitwise_and bitwise_not bitwise_or bitwise_xor bmm bool
+broadcast_tensors broadcast_to cat ceil chunk clamp clamp_max clamp_min clone contiguous cos
+diagonal div dot double empty_like eq erf exp exp2 expand expand_as expm1 fill flatten float
+floor floor_divide fmod full full_like gather ge gt half index_add index_fill index_select int
+isfinite isinf isnan item le lerp linalg.vector_norm log log1p log2 log_softmax logical_and
+logical_not logical_or logical_xor logsumexp long lt masked_fill matmul max maximum mean min
+minimum mm movedim mul mv narrow ne neg new_empty new_full new_ones new_zeros nn.functional.cross_entropy
+nn.functional.embedding nn.functional.gelu nn.functional.layer_norm nn.functional.linear
+nn.functional.mse_loss nn.functional.nll_loss nn.functional.relu nn.functional.rms_norm
+nn.functional.scaled_dot_product_attention nn.functional.silu nn.functional.softmin
+nn.functional.threshold norm ones ones_like permute pow prod ravel reciprocal remainder repeat
+reshape resolve_conj round rsqrt rsub scatter scatter_add select sigmoid sign sin slice softmax
+split sqrt squeeze stack sub sum t tanh to transpose tril triu trunc unbind unfold
+unsqueeze view where zero_ zeros zeros_like
+""".split()
+
+# Products of integers run on the CPU.
+FLOAT_ONLY = set("__rmatmul__ addmm baddbmm bmm dot matmul mm mv nn.functional.linear".split())
+# Variants that are not claimed: other algorithms, or views of more storage than is copied here.
+UNCLAIMED_VARIANTS = {"decimals_0", "decimals_3", "decimals_neg_3", "nuc", "partial_views"}
+
+
+def is_claimed(sample):
+    """Not: random results, sums of other kinds than a sum, rows that the forward pass changes."""
+    options = sample.kwargs
+    return (not options.get("dropout_p") and options.get("reduce") != "multiply" and
+            options.get("max_norm") is None)
+
+
+def to(value, device):
+    if isinstance(value, torch.Tensor):
+        return value.detach().to(device)
+    if isinstance(value, (list, tuple)):
+        moved = [to(item, device) for item in value]
+        return type(value)(*moved) if hasattr(value, "_fields") else type(value)(moved)
+    if isinstance(value, dict):
+        return {key: to(item, device) for key, item in value.items()}
+    if isinstance(value, torch.device) or value == "cpu":
+        return torch.device(device)
+    return value
+
+
+def tensors_of(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in tensors_of(item)]
+    return []
+
+
+def difference(sample, operator, device):
+    """Why the sample fails, or None."""
+    want = operator(to(sample.input, "cpu"), *to(sample.args, "cpu"), **to(sample.kwargs, "cpu"))
+    keel_torch.reset_fallbacks()
+    try:
+        got = operator(to(sample.input, device), *to(sample.args, device),
+                       **to(sample.kwargs, device))
+        fallbacks = keel_torch.fallbacks()
+        if fallbacks:
+            return f"on the CPU: {', '.join(fallbacks)}"
+        wanted, found = tensors_of(want), tensors_of(got)
+        if len(wanted) != len(found):
+            return f"{len(found)} results instead of {len(wanted)}"
+        for one, other in zip(wanted, found):
+            if "empty" in operator.name:
+                assert one.shape == other.shape and one.dtype == other.dtype
+                continue
+            torch.testing.assert_close(other.cpu(), one, equal_nan=True, check_stride=False,
+                                       **TOLERANCES.get(one.dtype, {}))
+        if not wanted and want != got and want == want:
+            return f"{got} instead of {want}"
+    except Exception as failure:  # any failure is an outcome
+        return f"{type(failure).__name__}: {str(failure).splitlines()[0] if str(failure) else ''}"
+    return None
+
+
+def count(operator, dtype, device, reasons):
+    """(passed, samples)"""
+    passed = samples = 0
+    torch.manual_seed(0)
+    for sample in operator.sample_inputs("cpu", dtype, requires_grad=False):
+        if not is_claimed(sample):
+            continue
+        try:
+            reason = difference(sample, operator, device)
+        except Exception:  # not for the CPU either
+            continue
+        samples += 1
+        passed += reason is None
+        if reason:
+            reasons.append(reason)
+    return passed, samples
+
+
+def judge(device, names, verbose=False):
+    """{"add float32": (passed, samples)}"""
+    counts = {}
+    for operator in op_db:
+        if operator.name not in names or operator.variant_test_name in UNCLAIMED_VARIANTS:
+            continue
+        name = operator.name + (f".{operator.variant_test_name}" if operator.variant_test_name
+                                else "")
+        for dtype_name, dtype in DTYPES.items():
+            if dtype not in operator.dtypes or (dtype_name == "int64" and
+                                                operator.name in FLOAT_ONLY):
+                continue
+            reasons = []
+            passed, samples = count(operator, dtype, device, reasons)
+            if samples == 0:
+                continue
+            counts[f"{name} {dtype_name}"] = (passed, samples)
+            if verbose and reasons:
+                print(f"{name} {dtype_name}: {passed} of {samples}")
+                for reason in sorted(set(reasons))[:4]:
+                    print("   ", reason[:200])
+    return counts
+
+
+def committed():
+    counts = {}
+    for line in LIST.read_text().splitlines():
+        if line and not line.startswith("#"):
+            *name, passed, _, samples = line.split()
+            counts[" ".join(name)] = (int(passed), int(samples))
+    return counts
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--device", default="keel:0")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    counts = judge(options.device, options.names or CLAIMED, options.verbose)
+    passed = sum(one for one, _ in counts.values())
+    samples = sum(one for _, one in counts.values())
+    enough = sum(one >= 0.95 * of for one, of in counts.values())
+    print(f"{passed} of {samples} samples pass; {enough} of {len(counts)} operators and types pass "
+          "at least 95 %")
+    if options.update:
+        lines = ["# Samples of op_db that pass, of how many; written by operators.py --update.",
+                 f"# {passed} of {samples}; {enough} of {len(counts)} at least 95 %."]
+        lines += [f"{name} {one} of {of}" for name, (one, of) in sorted(counts.items())]
+        LIST.write_text("\n".join(lines) + "\n")
+        return 0
+    fewer = {name: counts[name] for name, (one, _) in committed().items()
+             if name in counts and counts[name][0] < one} if LIST.exists() else {}
+    for name, (one, of) in fewer.items():
+        print(f"{name}: {one} of {of}, fewer than listed")
+    return 1 if fewer else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
