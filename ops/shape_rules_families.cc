@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shape rules: elementwise, reduce, gather, scatter.
+#include <keel/plugin/numbers.hpp>
 #include <keel/plugin_kit.hpp>
 
 #include "ops/shape_parts.h"
@@ -7,10 +8,6 @@
 
 namespace keel::ops {
 namespace {
-
-bool is_integer(keel_dtype dtype) {
-  return dtype >= KEEL_INT8 && dtype <= KEEL_UINT64;
-}
 
 bool is_bitwise(int64_t function) {
   return function == KEEL_ELEMENTWISE_FUNCTION_BITWISE_NOT ||
@@ -44,12 +41,12 @@ bool check_broadcast(const keel_op_call& call, CheckError* error) {
     if (!kit::same_shape(*call.inputs[i], y)) {
       return refuse_shape(call, error, kNames[i], *call.inputs[i], {y.shape, y.rank});
     }
-    if (is_bitwise(function) && !is_integer(call.inputs[i]->dtype)) {
+    if (is_bitwise(function) && !kit::is_integer(call.inputs[i]->dtype)) {
       return refuse(call, error, "%s: is %s, and functions of bits take integers", kNames[i],
                     kit::dtype_name(call.inputs[i]->dtype));
     }
   }
-  if (is_bitwise(function) && !is_integer(y.dtype)) {
+  if (is_bitwise(function) && !kit::is_integer(y.dtype)) {
     return refuse(call, error, "output y: is %s, and functions of bits give integers",
                   kit::dtype_name(y.dtype));
   }

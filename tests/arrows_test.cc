@@ -68,6 +68,7 @@ const std::map<std::string, Set> kMay = {
 };
 const Set kVendorSide = {"keel/abi.h",
                          "keel/cpu_kernel.h",
+                         "keel/plugin/numbers.hpp",
                          "keel/plugin/slots.hpp",
                          "keel/plugin_kit.hpp",
                          "keel/packed_weights.hpp",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise.
-#include <cmath>
+#include <keel/plugin/numbers.hpp>
 
 #include "backends/gpu/axes.h"
 #include "backends/gpu/ops.h"
@@ -40,15 +40,12 @@ template <typename T>
 T number(double value) {
   return static_cast<T>(value);
 }
-// Truncates and saturates: the bounds of clamp may be infinite.
 template <>
 int64_t number<int64_t>(double value) {
-  if (!(value == value)) return 0;
-  if (value <= -0x1p63) return INT64_MIN;
-  return value >= 0x1p63 ? INT64_MAX : static_cast<int64_t>(value);
+  return kit::truncated(value);
 }
 
-// What tensors and strides say, for any type of the computation.
+// The part of a launch that follows from tensors and strides, for any type of the computation.
 struct Layout {
   const keel_tensor* tensors[kOperands];
   AxisList<kOperands> axes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What elementwise, reduce, gather and scatter share: dtypes and axes as values of a kernel.
+// Dtypes and axes as values of a kernel, for elementwise, reduce, gather and scatter.
 #ifndef KEEL_BACKENDS_VULKAN_FAMILIES_H_
 #define KEEL_BACKENDS_VULKAN_FAMILIES_H_
 
@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <keel/plugin/numbers.hpp>
 #include <keel/plugin_kit.hpp>
 
 #include "backends/vulkan/ops.h"
@@ -85,7 +85,7 @@ inline bool can_address(const Device& device, const keel_op_call& call) {
          std::all_of(call.outputs, call.outputs + call.output_count, fits);
 }
 
-// |number| in the type that a kernel computes in, saturated.
+// The bits of |number| in the type that a kernel computes in.
 inline uint64_t number_bits(double number, Compute type) {
   uint64_t bits = 0;
   if (type == Compute::kFloat64) {
@@ -93,12 +93,8 @@ inline uint64_t number_bits(double number, Compute type) {
   } else if (type == Compute::kFloat32) {
     const auto value = static_cast<float>(number);
     std::memcpy(&bits, &value, sizeof(value));
-  } else if (number >= 0x1p63) {
-    bits = INT64_MAX;
-  } else if (number <= -0x1p63) {
-    bits = static_cast<uint64_t>(INT64_MIN);
-  } else if (!std::isnan(number)) {
-    bits = static_cast<uint64_t>(static_cast<int64_t>(number));
+  } else {
+    bits = static_cast<uint64_t>(kit::truncated(number));
   }
   return bits;
 }

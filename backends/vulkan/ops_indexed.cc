@@ -53,7 +53,7 @@ struct GatherArguments {
 };
 static_assert(sizeof(GatherArguments) <= kPushConstantBytes);
 
-// Of y; x has no stride along the axis of the index.
+// Returns the axes of y; x has no stride along the axis of the index.
 Axes<kTensors> gather_axes(const keel_op_call& call) {
   const keel_tensor& y = *call.outputs[0];
   const auto along = static_cast<uint32_t>(kit::attributes<keel_op_gather_attributes>(call).axis);
@@ -105,7 +105,7 @@ struct ScatterArguments {
 };
 static_assert(sizeof(ScatterArguments) <= kPushConstantBytes);
 
-// Of x, without the axis of the index.
+// Returns the axes of x, without the axis of the index.
 Axes<kTensors> scatter_axes(const keel_op_call& call, const keel_tensor& y) {
   const keel_tensor& x = *call.inputs[0];
   const auto along = static_cast<uint32_t>(kit::attributes<keel_op_scatter_attributes>(call).axis);

@@ -2,6 +2,7 @@
 // Cases of elementwise: every function by dtype, layout, missing tensor and content.
 #include <algorithm>
 #include <iterator>
+#include <keel/plugin/numbers.hpp>
 #include <span>
 #include <utility>
 
@@ -114,14 +115,10 @@ struct Numbers {
   int64_t offset = 0;
 };
 
-bool is_integer(keel_dtype dtype) {
-  return dtype >= KEEL_INT8 && dtype <= KEEL_UINT64;
-}
-
 // Whether all tensors of the combination are integers, for as many operands as the function has.
 bool all_integers(const Function& function, const DtypeCombination& dtypes) {
-  bool all = is_integer(dtypes.outputs[0]);
-  for (uint32_t i = 0; i < function.operands; ++i) all = all && is_integer(dtypes.inputs[i]);
+  bool all = kit::is_integer(dtypes.outputs[0]);
+  for (uint32_t i = 0; i < function.operands; ++i) all = all && kit::is_integer(dtypes.inputs[i]);
   return all;
 }
 
@@ -189,8 +186,8 @@ class ElementwiseCases {
     for (uint32_t i = 0; i < function.operands; ++i) {
       if ((absent_mask >> i & 1) != 0) continue;
       const keel_dtype dtype = dtypes.inputs[i];
-      inputs[i] = is_integer(dtype) ? integers(function, i, dtype, shape)
-                                    : dense(dtype, shape, function.content[i], /*bound=*/2);
+      inputs[i] = kit::is_integer(dtype) ? integers(function, i, dtype, shape)
+                                         : dense(dtype, shape, function.content[i], /*bound=*/2);
       if (dtype != last) names += (names.empty() ? "" : "_") + std::string(short_name(dtype));
       last = dtype;
     }
@@ -353,7 +350,7 @@ std::vector<Case> elementwise_cases() {
       if (integers ? !function.takes_integers : !function.takes_floats) continue;
       // Beyond the dtypes of frameworks' arithmetic, what rounds differently cannot be told.
       if (c > kI32 && !function.is_exact) continue;
-      if (!integers && is_integer(dtypes.outputs[0]) &&
+      if (!integers && kit::is_integer(dtypes.outputs[0]) &&
           !fits_integers(function.number, dtypes.outputs[0])) {
         continue;
       }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases of reduce, gather and scatter.
+#include <keel/plugin/numbers.hpp>
 #include <limits>
 #include <string>
 #include <utility>
@@ -18,10 +19,6 @@ constexpr const char* reduce_name(int64_t number) {
   constexpr const char* kNames[] = {KEEL_FOR_EACH_REDUCE_FUNCTION(KEEL_NAME)};
 #undef KEEL_NAME
   return kNames[number];
-}
-
-bool is_integer(keel_dtype dtype) {
-  return dtype >= KEEL_INT8 && dtype <= KEEL_UINT64;
 }
 
 bool finds_position(int64_t function) {
@@ -45,8 +42,8 @@ bool is_tried(int64_t function, const DtypeCombination& dtypes) {
   if (finds_position(function)) return to == KEEL_INT64 || (to == KEEL_INT32 && from == to);
   if (to == KEEL_UINT8) return gives_truth(function);
   if (gives_truth(function)) return from == to || from == KEEL_UINT8;
-  if (is_integer(from) && is_integer(to)) return !is_real(function);
-  return !is_integer(to);
+  if (kit::is_integer(from) && kit::is_integer(to)) return !is_real(function);
+  return !kit::is_integer(to);
 }
 
 class ReduceCases {
@@ -66,7 +63,7 @@ class ReduceCases {
     const bool product = function == KEEL_REDUCE_FUNCTION_PROD;
     CaseTensor x = dense(dtypes.inputs[0], shape, product ? D::kPowerOfTwo : D::kNormal);
     if (gives_truth(function)) x = dense(dtypes.inputs[0], shape, D::kIndices, /*bound=*/2);
-    if (is_integer(x.dtype) && !gives_truth(function)) {
+    if (kit::is_integer(x.dtype) && !gives_truth(function)) {
       x = dense(dtypes.inputs[0], shape, D::kIndices, product ? 3 : 100);
       x.base = x.dtype == KEEL_UINT8 ? 0 : product ? -1 : -50;
     }
@@ -154,8 +151,8 @@ Case moved_case(keel_op_id op, uint32_t combination, const Shape& from, const Sh
   const DtypeCombination& dtypes = find_schema(op)->dtypes[combination];
   const auto content = [&](const Shape& shape) {
     const keel_dtype dtype = dtypes.inputs[0];
-    return is_integer(dtype) ? dense(dtype, shape, D::kIndices, 30)
-                             : dense(dtype, shape, D::kNormal);
+    return kit::is_integer(dtype) ? dense(dtype, shape, D::kIndices, 30)
+                                  : dense(dtype, shape, D::kNormal);
   };
   const auto at = static_cast<size_t>(axis);
   CaseTensor index =

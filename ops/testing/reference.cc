@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <keel/float_types.hpp>
+#include <keel/plugin/numbers.hpp>
 #include <keel/plugin_kit.hpp>
 #include <limits>
 
@@ -74,10 +75,6 @@ Integer saturate(double value) {
     return std::numeric_limits<Integer>::min();
   }
   return static_cast<Integer>(value);
-}
-
-bool is_integer(keel_dtype dtype) {
-  return dtype >= KEEL_INT8 && dtype <= KEEL_UINT64;
 }
 
 // Converts to float, to nearest even, with overflow to infinity as in IEEE 754.
@@ -156,7 +153,7 @@ bool element_matches(const Tolerance& tolerance, keel_dtype dtype, double got, d
   if (std::isnan(got)) return false;
   if (std::isinf(value)) return got == value;
   // With truncation any bound, however small, could reach the next lower integer.
-  if (is_integer(dtype)) return got == round_to_dtype(value, dtype);
+  if (kit::is_integer(dtype)) return got == round_to_dtype(value, dtype);
   const double bound =
       tolerance.absolute + tolerance.relative * std::abs(value) + tolerance.scale * magnitude;
   return got >= round_to_dtype(value - bound, dtype) && got <= round_to_dtype(value + bound, dtype);

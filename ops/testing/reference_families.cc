@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <keel/plugin/numbers.hpp>
 
 #include "ops/schema_parts.h"
 #include "ops/testing/philox.h"
@@ -314,10 +315,6 @@ double wrapped_to(int64_t value, keel_dtype dtype) {
   }
 }
 
-bool is_integer(keel_dtype dtype) {
-  return dtype >= KEEL_INT8 && dtype <= KEEL_UINT64;
-}
-
 // How a function rounds.
 enum class Rounding : uint8_t { kOnce, kFew, kTranscendental };
 
@@ -379,7 +376,7 @@ void elementwise_reference(Workspace& w) {
     rounded.alpha = round_to_dtype(attributes.alpha, computed);
     const Computed result = of_real(rounded, i, a, b, c);
     w.out(0)[i] =
-        is_integer(stored) ? std::trunc(round_to_dtype(result.value, computed)) : result.value;
+        kit::is_integer(stored) ? std::trunc(round_to_dtype(result.value, computed)) : result.value;
     w.size(0)[i] = std::isfinite(result.size) ? result.size : 0;
   }
 }
@@ -387,7 +384,7 @@ void elementwise_reference(Workspace& w) {
 Tolerance tolerance_of(const keel_op_call& call, const Tolerance& tolerance) {
   if (call.op != KEEL_OP_ELEMENTWISE && call.op != KEEL_OP_REDUCE) return tolerance;
   const keel_dtype stored = call.outputs[0]->dtype;
-  if (is_integer(stored)) return tolerance;
+  if (kit::is_integer(stored)) return tolerance;
   const bool is_double = kit::compute_dtype(call) == KEEL_FLOAT64 && stored == KEEL_FLOAT64;
   if (call.op == KEEL_OP_REDUCE) {
     return is_double ? Tolerance{0, 0x1p-50, 0x1p-48, 1e-24} : tolerance;

@@ -2,6 +2,7 @@
 // References: reduce, gather, scatter.
 #include <algorithm>
 #include <cmath>
+#include <keel/plugin/numbers.hpp>
 #include <limits>
 
 #include "ops/testing/reference_functions.h"
@@ -135,7 +136,7 @@ void reduce_reference(Workspace& w) {
   const keel_tensor& y = *w.call().outputs[0];
   const int64_t function = w.attributes<keel_op_reduce_attributes>().function;
   const keel_dtype computed = kit::compute_dtype(w.call());
-  const bool to_integers = y.dtype >= KEEL_INT8 && y.dtype <= KEEL_UINT64;
+  const bool to_integers = kit::is_integer(y.dtype);
   std::vector<std::vector<double>> groups(w.count());
   size_t i = 0;
   for_each_index(x, [&](const int64_t* index) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise: a function of up to three tensors of any strides and dtypes.
 #include <algorithm>
+#include <keel/plugin/numbers.hpp>
 #include <keel/plugin_kit.hpp>
 
 #include "backends/cpu/ops/strided_call.h"
@@ -62,12 +63,10 @@ Loops loops_of(const Call& call) {
   return loops;
 }
 
-// |value| as an integer, truncated and saturated.
 template <typename Number>
 Number to_number(double value) {
   if constexpr (std::is_same_v<Number, int64_t>) {
-    if (value >= 0x1p63) return INT64_MAX;
-    return value >= -0x1p63 ? static_cast<int64_t>(value) : INT64_MIN;
+    return kit::truncated(value);
   } else {
     return static_cast<Number>(value);
   }

@@ -35,17 +35,25 @@ struct Call {
   Strided y;
 };
 
-Call kept_call(const Stream& stream, const keel_op_call& call) {
+// The call without the addresses of its tensors, which a query has none of.
+Call layout_of(const keel_op_call& call) {
   const keel_tensor& x = *call.inputs[0];
   const keel_tensor& y = *call.outputs[0];
-  Call kept = {};
-  kept.function = kit::attributes<keel_op_reduce_attributes>(call).function;
-  kept.shape = shape_of(x);
+  Call layout = {};
+  layout.function = kit::attributes<keel_op_reduce_attributes>(call).function;
+  layout.shape = shape_of(x);
   for (uint32_t axis = 0; axis < x.rank; ++axis) {
-    if (y.shape[axis] != x.shape[axis]) kept.reduced |= 1u << axis;
+    if (y.shape[axis] != x.shape[axis]) layout.reduced |= 1u << axis;
+    layout.x.strides[axis] = x.strides[axis];
+    layout.y.strides[axis] = y.strides[axis];
   }
-  kept.x = strided(stream, &x);
-  kept.y = strided(stream, &y);
+  return layout;
+}
+
+Call kept_call(const Stream& stream, const keel_op_call& call) {
+  Call kept = layout_of(call);
+  kept.x = strided(stream, call.inputs[0]);
+  kept.y = strided(stream, call.outputs[0]);
   return kept;
 }
 
@@ -399,17 +407,7 @@ void with_number(keel_dtype computed, const Body& body) {
 OpSupport reduce_query(const keel_op_call& call) {
   OpSupport support = {"reduce"};
   if (kit::element_count(*call.outputs[0]) == 0) return support;
-  const keel_tensor& x = *call.inputs[0];
-  const keel_tensor& y = *call.outputs[0];
-  Call shapes = {};
-  shapes.function = kit::attributes<keel_op_reduce_attributes>(call).function;
-  shapes.shape = shape_of(x);
-  for (uint32_t axis = 0; axis < x.rank; ++axis) {
-    if (y.shape[axis] != x.shape[axis]) shapes.reduced |= 1u << axis;
-    shapes.x.strides[axis] = x.strides[axis];
-    shapes.y.strides[axis] = y.strides[axis];
-  }
-  const Cut cut = cut_of(plan_of(shapes));
+  const Cut cut = cut_of(plan_of(layout_of(call)));
   if (cut.chunks > 1) {
     support.workspace_bytes =
         static_cast<uint64_t>(cut.tasks * cut.chunks * cut.width) * sizeof(Partial<float>);

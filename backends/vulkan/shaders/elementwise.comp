@@ -94,7 +94,7 @@ Value draw(uint i, Value a, Value b) {
   if (!kHasLongFunctions) return a;
   const bool is_upper = (i & 2u) != 0;
   const Value radius = sqrt(Value(-2) * log_of_one_and(-fraction(is_upper ? words.z : words.x)));
-  // Of a whole turn, in quarters: exact.
+  // The angle in quarters of a turn: exact.
   const Value turns = Value(4) * fraction(is_upper ? words.w : words.y);
   const Value quadrant = roundEven(turns);
   const Value r = Value(kHalfPi) * (turns - quadrant);

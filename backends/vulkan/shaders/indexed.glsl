@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gather and scatter share; an include of typed.glsl and the push constants, with |call|,
-// |index| and |steps|, come first.
+// Arguments and loops of gather and scatter. The including shader first includes typed.glsl and
+// declares the push constants, with |call|, |index| and |steps|.
 
 uint type() { return call & 15u; }
 bool has_wide_index() { return (call & 16u) != 0; }

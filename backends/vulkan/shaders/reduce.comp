@@ -68,7 +68,7 @@ bool finds_least() { return function() == kMin || function() == kArgmin || funct
 
 const uint kNothing = 0xffffffffu;
 
-// What some elements reduce to. An extreme is the element |index|; a log_sum_exp is value +
+// The result of reducing some elements. An extreme is the element |index|; a log_sum_exp is value +
 // log scale.
 struct State {
   Value value;

@@ -44,7 +44,8 @@ Logarithm log_parts(float x) {
   return Logarithm(n, 2.0 * s, fma(s * z, p, 2.0 * s_rest));
 }
 
-// What a logarithm gives for x that is not finite or not above 0.
+// Whether the logarithm of x is computed: log_of_rest returns that of x that is not finite or not
+// above 0.
 bool has_log(float x) { return x > 0.0 && x < infinity(); }
 float log_of_rest(float x) {
   if (x == 0.0) return -infinity();
