@@ -12,7 +12,7 @@ if ! has_torch; then
 fi
 build=$(realpath "$1")
 shift
-make_wheel "$build"
+make_torch_wheel "$build"
 export PYTHONPATH=$build/torch/site PYTHONDONTWRITEBYTECODE=1 KEEL_COLLECTIVE_TABLE=builtin
 unset KEEL_PLUGIN_PATH KEEL_BACKENDS
 # The device's tests start Keel, and the others fork: in processes of their own.
