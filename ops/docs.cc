@@ -40,7 +40,8 @@ Rules for all operators:
   operator's section says otherwise, and round once to the output's dtype at the end. NaN and
   infinities propagate as in IEEE 754. Kernels may flush float32 subnormals to zero.
 - **Infinities.** gelu, silu and their derivatives return their limits: 0 and 0 at minus infinity,
-  infinity and 1 at infinity.
+  infinity and 1 at infinity. floor_div and remainder of floats are Python's `//` and `%`, with a / b
+  where b is 0: 5 // -infinity is -1, infinity // 5 is NaN.
 - **Error** is the deviation from the float64 reference that conformance allows an element.
   abs(want) is the size of the reference's value; *scale* is the size of the operands (for a sum of
   k terms: sqrt(k) times the sum of |terms|). The bound applies before rounding to the dtype, so 0

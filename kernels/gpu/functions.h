@@ -79,7 +79,9 @@ KEEL_SIMT_FUNCTION int64_t floor_div_of(int64_t a, int64_t b) {
 template <typename T>
 KEEL_SIMT_FUNCTION T floor_div_of(T a, T b) {
   if (b == 0) return a / b;
-  const T whole = (a - remainder_of(a, b)) / b;
+  const T rest = rest_of(a, b);
+  T whole = (a - rest) / b;
+  if (rest != 0 && (rest < 0) != (b < 0)) whole -= 1;  // b may be infinite
   const T below = floor_of(whole);
   return whole - below > static_cast<T>(0.5) ? below + 1 : below;
 }

@@ -301,6 +301,29 @@ void add_random(ElementwiseCases* cases, const Function& function) {
   add_strided(cases, function, kF32);
 }
 
+// Infinities and NaN in the last operand of functions that round more than once: limits, and
+// quotients.
+void add_limits(ElementwiseCases* cases, const Function& function) {
+  switch (function.number) {
+    case KEEL_ELEMENTWISE_FUNCTION_TANH:
+    case KEEL_ELEMENTWISE_FUNCTION_SIGMOID:
+    case KEEL_ELEMENTWISE_FUNCTION_SILU:
+    case KEEL_ELEMENTWISE_FUNCTION_GELU:
+    case KEEL_ELEMENTWISE_FUNCTION_FLOOR_DIV:
+    case KEEL_ELEMENTWISE_FUNCTION_REMAINDER:
+    case KEEL_ELEMENTWISE_FUNCTION_FMOD:
+    case KEEL_ELEMENTWISE_FUNCTION_SILU_BACKWARD:
+    case KEEL_ELEMENTWISE_FUNCTION_GELU_BACKWARD:
+      for (const uint32_t combination : {kF32, kF64}) {
+        Case* const each = cases->add(function, combination, "non_finite", {509});
+        each->inputs[function.operands - 1].distribution = D::kNonFinite;
+      }
+      break;
+    default:
+      break;
+  }
+}
+
 // Values that only some functions define: of special numbers, and wrapped integers.
 void add_contents(ElementwiseCases* cases, const Function& function) {
   if (function.is_exact) {
@@ -359,6 +382,7 @@ std::vector<Case> elementwise_cases() {
     if (function.takes_floats) add_strided(&cases, function, kBf16);
     if (function.takes_integers) add_strided(&cases, function, kI64);
     add_missing(&cases, function);
+    add_limits(&cases, function);
     add_contents(&cases, function);
   }
   for (const int64_t number : {KEEL_ELEMENTWISE_FUNCTION_COPY, KEEL_ELEMENTWISE_FUNCTION_ADD,

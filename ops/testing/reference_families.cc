@@ -44,12 +44,36 @@ double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
 }
 
+// Limits, where the terms are products of 0 and infinity.
+double silu_slope(double x) {
+  if (std::isinf(x)) return x > 0 ? 1 : 0;
+  const double s = sigmoid(x);
+  return s + x * s * (1 - s);
+}
+
 double normal_cdf(double x) {
   return 0.5 * std::erfc(-x / std::sqrt(2.0));
 }
 
 double normal_density(double x) {
   return std::exp(-0.5 * x * x) / std::sqrt(2 * kPi);
+}
+
+double gelu_slope(double x) {
+  return normal_cdf(x) + (std::isinf(x) ? 0 : x * normal_density(x));
+}
+
+// As Python's // and %: fmod is exact, and so is the quotient of what it leaves but for rounding.
+double floor_quotient(double a, double b) {
+  if (b == 0) return a / b;
+  const double rest = std::fmod(a, b);
+  const double whole = std::round((a - rest) / b);
+  return rest != 0 && (rest < 0) != (b < 0) ? whole - 1 : whole;
+}
+
+double floor_rest(double a, double b) {
+  const double rest = std::fmod(a, b);
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
 // With NaN on either side, NaN.
@@ -124,7 +148,6 @@ Computed of_one(int64_t function, double a) {
 // A function of two operands in real numbers.
 Computed of_two(int64_t function, double alpha, double a, double b) {
   const auto truth = [](bool value) { return Computed{value ? 1.0 : 0.0, 0}; };
-  const double floored = std::floor(a / b);
   switch (function) {
     case KEEL_FUNCTION(ADD):
       return {a + alpha * b, std::abs(a) + std::abs(alpha * b)};
@@ -135,9 +158,9 @@ Computed of_two(int64_t function, double alpha, double a, double b) {
     case KEEL_FUNCTION(DIV):
       return {a / b, std::abs(a / b)};
     case KEEL_FUNCTION(FLOOR_DIV):
-      return {floored, 0};
+      return {floor_quotient(a, b), 0};
     case KEEL_FUNCTION(REMAINDER):
-      return {a - floored * b, std::abs(a)};
+      return {floor_rest(a, b), std::abs(a)};
     case KEEL_FUNCTION(FMOD):
       return {std::fmod(a, b), std::abs(a)};
     case KEEL_FUNCTION(POW): {
@@ -172,12 +195,10 @@ Computed of_two(int64_t function, double alpha, double a, double b) {
       return {a * (1 - b * b), std::abs(a) * (1 + b * b)};
     case KEEL_FUNCTION(SIGMOID_BACKWARD):
       return {a * b * (1 - b), std::abs(a * b) * (1 + std::abs(b))};
-    case KEEL_FUNCTION(SILU_BACKWARD): {
-      const double s = sigmoid(b);
-      return {a * (s + b * s * (1 - s)), std::abs(a) * (1 + std::abs(b))};
-    }
+    case KEEL_FUNCTION(SILU_BACKWARD):
+      return {a * silu_slope(b), std::abs(a) * (1 + std::abs(b))};
     default:  // gelu_backward
-      return {a * (normal_cdf(b) + b * normal_density(b)), std::abs(a) * (1 + std::abs(b))};
+      return {a * gelu_slope(b), std::abs(a) * (1 + std::abs(b))};
   }
 }
 

@@ -107,11 +107,33 @@ HWY_INLINE Number sigmoid(Number a) {
   return 1 / (1 + std::exp(-a));
 }
 
+// Functions with limits that are products of 0 and infinity.
+template <typename Number>
+HWY_INLINE Number silu(Number a) {
+  const Number s = sigmoid(a);
+  return s == 0 ? 0 : a * s;
+}
+template <typename Number>
+HWY_INLINE Number silu_slope(Number a) {
+  const Number s = sigmoid(a);
+  const Number rest = sigmoid(-a);
+  if (s == 0 || rest == 0) return s;
+  return s * (1 + a * rest);
+}
+
 HWY_INLINE double normal_distribution(double a) {
   return 0.5 * std::erfc(-a * std::numbers::sqrt2 / 2);
 }
 HWY_INLINE double normal_density(double a) {
   return std::exp(-0.5 * a * a) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+}
+HWY_INLINE double gelu(double a) {
+  const double part = normal_distribution(a);
+  return part == 0 ? 0 : a * part;
+}
+HWY_INLINE double gelu_slope(double a) {
+  const double density = normal_density(a);
+  return normal_distribution(a) + (density == 0 ? 0 : a * density);
 }
 
 // Uniform in [0, 1).
@@ -249,18 +271,17 @@ void apply_floats(const Arguments<Number>& of) {
     KEEL_CASE(COS, std::cos(a[i]))
     KEEL_CASE(TANH, std::tanh(a[i]))
     KEEL_CASE(SIGMOID, sigmoid(a[i]))
-    KEEL_CASE(SILU, a[i] * sigmoid(a[i]))
+    KEEL_CASE(SILU, silu(a[i]))
     KEEL_CASE(ERF, std::erf(a[i]))
-    KEEL_CASE(GELU, static_cast<Number>(a[i] * normal_distribution(a[i])))
+    KEEL_CASE(GELU, static_cast<Number>(gelu(a[i])))
     KEEL_CASE(FMOD, std::fmod(a[i], b[i]))
     KEEL_CASE(POW, std::pow(a[i], b[i]))
     KEEL_CASE(ATAN2, std::atan2(a[i], b[i]))
     // Without the cancellation of 1 - b * b.
     KEEL_CASE(TANH_BACKWARD, a[i] * ((1 - b[i]) * (1 + b[i])))
     KEEL_CASE(SIGMOID_BACKWARD, a[i] * (b[i] * (1 - b[i])))
-    KEEL_CASE(SILU_BACKWARD, a[i] * (sigmoid(b[i]) * (1 + b[i] * sigmoid(-b[i]))))
-    KEEL_CASE(GELU_BACKWARD,
-              static_cast<Number>(a[i] * (normal_distribution(b[i]) + b[i] * normal_density(b[i]))))
+    KEEL_CASE(SILU_BACKWARD, a[i] * silu_slope(b[i]))
+    KEEL_CASE(GELU_BACKWARD, static_cast<Number>(a[i] * gelu_slope(b[i])))
     KEEL_CASE(LERP, a[i] + c[i] * (b[i] - a[i]))
     KEEL_CASE(UNIFORM, a[i] + (b[i] - a[i]) * static_cast<Number>(uniform(words[skipped + i])))
     KEEL_CASE(NORMAL, a[i] + b[i] * static_cast<Number>(normal(words, skipped + i)))

@@ -44,7 +44,7 @@ Value remainder(Value a, Value b) {
 }
 
 Value floor_quotient(Value a, Value b) {
-  if (b == Value(0) || abs(a) == infinity()) return a / b;
+  if (b == Value(0)) return a / b;
   const Value rest = modulo(a, b);
   const Value quotient = (a - rest) / b;
   return nearest_whole(differ_in_sign(rest, b) ? quotient - Value(1) : quotient);

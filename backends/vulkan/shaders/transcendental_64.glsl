@@ -114,7 +114,8 @@ double silu(double x) { return x < -745.2LF ? 0.0LF : x * sigmoid_of(x); }
 // s (1 + x (1 - s)).
 double slope_of_silu(double x) {
   if (is_nan(x)) return x;
-  const double held = clamp(x, -700.0LF, 700.0LF);
+  if (x < -708.0LF) return 0.0LF;
+  const double held = min(x, 700.0LF);
   const double e = exp_or_infinity(-held);
   const double s = 1.0LF / (1.0LF + e);
   return s * (1.0LF + held * (e * s));
@@ -165,7 +166,8 @@ double gelu_by_erf(double x) {
 
 double gelu_by_erf_slope(double x) {
   if (is_nan(x)) return x;
-  const double held = clamp(x, -38.0LF, 38.0LF);
+  if (x < -38.5LF) return 0.0LF;
+  const double held = min(x, 38.0LF);
   return normal_distribution(held) +
          0.39894228040143267794LF * held * gaussian(0.70710678118654752440LF * held);
 }
