@@ -22,11 +22,12 @@ struct Plane {
 };
 
 // Copies the elements of a plane, of |size| bytes each (1, 2, 4 or 8), into a dense array or back.
+// |past_caches|: dense rows are written by stream_bytes.
 void gather_plane(uint32_t size, const void* from, const Plane& plane, void* to);
-void scatter_plane(uint32_t size, const void* from, void* to, const Plane& plane);
+void scatter_plane(uint32_t size, const void* from, void* to, const Plane& plane, bool past_caches);
 
-// Writes past the caches. |to| is aligned to 64 bytes, |bytes| is a multiple of 64. The caller
-// calls finish_streaming() before it publishes the data.
+// Writes whole lines of 64 bytes past the caches if |to| is aligned to 64 bytes, the rest as usual.
+// The caller calls finish_streaming() before it publishes the data.
 void stream_bytes(const void* from, void* to, int64_t bytes);
 void finish_streaming();
 

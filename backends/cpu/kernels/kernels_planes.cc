@@ -17,9 +17,18 @@ namespace keel::cpu::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Moves a square of |kSide| lines of |kSide| elements of 32 bits into its transpose.
+constexpr int64_t kLine = 64;  // bytes of a line of the cache, the largest vector
+
+// Moves a square of |kSide| lines of |kSide| elements into its transpose.
+template <typename Unit>
+constexpr int64_t kSide = 1;
+template <typename Unit>
+HWY_INLINE void transpose_square(const Unit* from, int64_t, Unit* to, int64_t) {
+  *to = *from;
+}
 #if HWY_TARGET != HWY_SCALAR
-constexpr int64_t kSide = 4;
+template <>
+constexpr int64_t kSide<uint32_t> = 4;
 HWY_INLINE void transpose_square(const uint32_t* from, int64_t from_step, uint32_t* to,
                                  int64_t to_step) {
   const hn::FixedTag<uint32_t, 4> d;
@@ -37,10 +46,26 @@ HWY_INLINE void transpose_square(const uint32_t* from, int64_t from_step, uint32
   hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * to_step);
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * to_step);
 }
-#else
-constexpr int64_t kSide = 1;
-HWY_INLINE void transpose_square(const uint32_t* from, int64_t, uint32_t* to, int64_t) {
-  *to = *from;
+
+// Interleaves lines i and i + 4 three times: the bits of a line's number move into the place in
+// the line.
+template <>
+constexpr int64_t kSide<uint16_t> = 8;
+HWY_INLINE void transpose_square(const uint16_t* from, int64_t from_step, uint16_t* to,
+                                 int64_t to_step) {
+  const hn::FixedTag<uint16_t, 8> d;
+  using Line = hn::Vec<decltype(d)>;
+  Line lines[8];
+  Line next[8];
+  for (int64_t i = 0; i < 8; ++i) lines[i] = hn::LoadU(d, from + i * from_step);
+  for (int step = 0; step < 3; ++step) {
+    for (int64_t i = 0; i < 4; ++i) {
+      next[2 * i] = hn::InterleaveLower(d, lines[i], lines[i + 4]);
+      next[2 * i + 1] = hn::InterleaveUpper(d, lines[i], lines[i + 4]);
+    }
+    for (int64_t i = 0; i < 8; ++i) lines[i] = next[i];
+  }
+  for (int64_t i = 0; i < 8; ++i) hn::StoreU(lines[i], d, to + i * to_step);
 }
 #endif
 
@@ -48,17 +73,15 @@ HWY_INLINE void transpose_square(const uint32_t* from, int64_t, uint32_t* to, in
 template <typename Unit>
 HWY_INLINE void transpose(const Unit* from, int64_t from_step, Unit* to, int64_t to_step,
                           int64_t rows, int64_t columns) {
-  int64_t squares = 0;
-  if constexpr (sizeof(Unit) == 4) {
-    squares = columns / kSide * kSide;
-    const int64_t height = rows / kSide * kSide;
-    for (int64_t c = 0; c < squares; c += kSide) {
-      for (int64_t r = 0; r < height; r += kSide) {
-        transpose_square(from + c * from_step + r, from_step, to + r * to_step + c, to_step);
-      }
-      for (int64_t r = height; r < rows; ++r) {
-        for (int64_t i = c; i < c + kSide; ++i) to[r * to_step + i] = from[i * from_step + r];
-      }
+  constexpr int64_t kStep = kSide<Unit>;
+  const int64_t squares = columns / kStep * kStep;
+  const int64_t height = rows / kStep * kStep;
+  for (int64_t c = 0; c < squares; c += kStep) {
+    for (int64_t r = 0; r < height; r += kStep) {
+      transpose_square(from + c * from_step + r, from_step, to + r * to_step + c, to_step);
+    }
+    for (int64_t r = height; r < rows; ++r) {
+      for (int64_t i = c; i < c + kStep; ++i) to[r * to_step + i] = from[i * from_step + r];
     }
   }
   for (int64_t c = squares; c < columns; ++c) {
@@ -91,8 +114,24 @@ void gather_units(const void* source, const Plane& plane, void* target) {
   }
 }
 
+void stream_bytes(const void* from, void* to, int64_t bytes) {
+  int64_t streamed = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<uint8_t> d;
+  const auto* const source = static_cast<const uint8_t*>(from);
+  auto* const target = static_cast<uint8_t*>(to);
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (reinterpret_cast<uintptr_t>(to) % kLine == 0) streamed = bytes / kLine * kLine;
+  for (int64_t i = 0; i < streamed; i += lanes) {
+    hn::Stream(hn::LoadU(d, source + i), d, target + i);
+  }
+#endif
+  std::memcpy(static_cast<char*>(to) + streamed, static_cast<const char*>(from) + streamed,
+              static_cast<size_t>(bytes - streamed));
+}
+
 template <typename Unit>
-void scatter_units(const void* source, void* target, const Plane& plane) {
+void scatter_units(const void* source, void* target, const Plane& plane, bool past_caches) {
   const auto* const from = static_cast<const Unit*>(source);
   auto* const to = static_cast<Unit*>(target);
   const int64_t columns = plane.columns;
@@ -104,7 +143,9 @@ void scatter_units(const void* source, void* target, const Plane& plane) {
   for (int64_t r = 0; r < plane.rows; ++r) {
     const Unit* const row = from + r * columns;
     Unit* const out = to + r * plane.row_step;
-    if (step == 1) {
+    if (step == 1 && past_caches) {
+      stream_bytes(row, out, columns * static_cast<int64_t>(sizeof(Unit)));
+    } else if (step == 1) {
       std::memcpy(out, row, static_cast<size_t>(columns) * sizeof(Unit));
     } else {
       for (int64_t c = 0; c < columns; ++c) out[c * step] = row[c];
@@ -125,31 +166,18 @@ void gather_plane(uint32_t size, const void* from, const Plane& plane, void* to)
   }
 }
 
-void scatter_plane(uint32_t size, const void* from, void* to, const Plane& plane) {
+void scatter_plane(uint32_t size, const void* from, void* to, const Plane& plane,
+                   bool past_caches) {
   switch (size) {
     case 1:
-      return scatter_units<uint8_t>(from, to, plane);
+      return scatter_units<uint8_t>(from, to, plane, past_caches);
     case 2:
-      return scatter_units<uint16_t>(from, to, plane);
+      return scatter_units<uint16_t>(from, to, plane, past_caches);
     case 4:
-      return scatter_units<uint32_t>(from, to, plane);
+      return scatter_units<uint32_t>(from, to, plane, past_caches);
     default:
-      return scatter_units<uint64_t>(from, to, plane);
+      return scatter_units<uint64_t>(from, to, plane, past_caches);
   }
-}
-
-void stream_bytes(const void* from, void* to, int64_t bytes) {
-#if HWY_TARGET == HWY_SCALAR
-  std::memcpy(to, from, static_cast<size_t>(bytes));
-#else
-  const hn::ScalableTag<uint8_t> d;
-  const auto* const source = static_cast<const uint8_t*>(from);
-  auto* const target = static_cast<uint8_t*>(to);
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < bytes; i += lanes) {
-    hn::Stream(hn::LoadU(d, source + i), d, target + i);
-  }
-#endif
 }
 
 void random_words(uint64_t key, uint64_t counter, int64_t counters, uint32_t* words) {
@@ -176,8 +204,9 @@ void gather_plane(uint32_t size, const void* from, const Plane& plane, void* to)
   HWY_DYNAMIC_DISPATCH(gather_plane)(size, from, plane, to);
 }
 
-void scatter_plane(uint32_t size, const void* from, void* to, const Plane& plane) {
-  HWY_DYNAMIC_DISPATCH(scatter_plane)(size, from, to, plane);
+void scatter_plane(uint32_t size, const void* from, void* to, const Plane& plane,
+                   bool past_caches) {
+  HWY_DYNAMIC_DISPATCH(scatter_plane)(size, from, to, plane, past_caches);
 }
 
 void stream_bytes(const void* from, void* to, int64_t bytes) {

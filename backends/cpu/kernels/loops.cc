@@ -132,6 +132,7 @@ void Loops::cut_into_tiles(int64_t elements) {
     return;
   }
   for (uint32_t axis = crossing; axis > 1; --axis) swap_axes(this, axis, axis - 1);
+  is_tiled = true;
   box[0] = std::min(extent[0], kTileColumns);
   box[1] = std::min({extent[1], kTileRows, elements / box[0]});
   const bool is_whole = box[0] == extent[0] && box[1] == extent[1];
@@ -169,25 +170,29 @@ Box box_at(const Loops& loops, int64_t index) {
   result.first = 0;
   result.count = 1;
   for (uint32_t o = 0; o < loops.operands; ++o) result.offset[o] = 0;
-  int64_t whole = 1;  // elements inside of the axis
-  for (uint32_t axis = 0; axis < loops.rank; ++axis) {
+  int64_t begin[KEEL_MAX_RANK];
+  for (uint32_t i = 0; i < loops.rank; ++i) {
+    const uint32_t axis = loops.is_tiled && i < 2 ? 1 - i : i;
     const int64_t extent = loops.extent[axis];
     const int64_t side = loops.box[axis];
-    int64_t begin = 0;
+    begin[axis] = 0;
     if (side < extent) {
       const int64_t boxes = (extent + side - 1) / side;
       const int64_t next = index / boxes;
-      begin = (index - next * boxes) * side;
+      begin[axis] = (index - next * boxes) * side;
       index = next;
     }
-    const int64_t size = std::min(side, extent - begin);
+    const int64_t size = std::min(side, extent - begin[axis]);
     result.extent[axis] = size;
     result.count *= size;
-    result.first += begin * whole;
-    whole *= extent;
     for (uint32_t o = 0; o < loops.operands; ++o) {
-      result.offset[o] += begin * loops.stride[o][axis];
+      result.offset[o] += begin[axis] * loops.stride[o][axis];
     }
+  }
+  int64_t whole = 1;  // elements inside of the axis
+  for (uint32_t axis = 0; axis < loops.rank; ++axis) {
+    result.first += begin[axis] * whole;
+    whole *= loops.extent[axis];
   }
   return result;
 }
@@ -201,10 +206,11 @@ void gather_box(const Loops& loops, uint32_t operand, const Box& box, uint32_t s
 }
 
 void scatter_box(const Loops& loops, uint32_t operand, const Box& box, uint32_t size,
-                 const void* from, char* data) {
+                 const void* from, char* data, bool past_caches) {
   const Plane plane = plane_of(loops, operand, box);
   for_each_plane(loops, operand, box, [&](int64_t offset, int64_t place) {
-    scatter_plane(size, static_cast<const char*>(from) + place * size, data + offset * size, plane);
+    scatter_plane(size, static_cast<const char*>(from) + place * size, data + offset * size, plane,
+                  past_caches);
   });
 }
 

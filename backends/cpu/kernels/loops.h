@@ -18,6 +18,7 @@ struct Loops {
   uint32_t operands = 0;
   int64_t extent[KEEL_MAX_RANK] = {};
   int64_t box[KEEL_MAX_RANK] = {};  // extent of a box; boxes at an end may be smaller
+  bool is_tiled = false;            // boxes follow each other along axis 1 before axis 0
   int64_t stride[kOperands][KEEL_MAX_RANK] = {};
 
   // Appends an axis outside of the others, unless its extent is 1; |strides| has one per operand.
@@ -33,7 +34,8 @@ struct Loops {
   void cut(int64_t elements);
   // Like cut, but where an operand's smallest stride is not that of the innermost axis, as in a
   // transposition, boxes have two sides, so that a line of the cache is used as a whole. Boxes
-  // then leave the order of the loops.
+  // then leave the order of the loops, and follow each other along that operand's lines: its pages
+  // stay in the TLB.
   void cut_into_tiles(int64_t elements);
 
   int64_t count() const;
@@ -53,11 +55,11 @@ struct Box {
 Box box_at(const Loops& loops, int64_t index);
 
 // Copies the elements of |box|, of |size| bytes each, into a dense array or back. |data| is the
-// operand's first element.
+// operand's first element; |past_caches| as in scatter_plane.
 void gather_box(const Loops& loops, uint32_t operand, const Box& box, uint32_t size,
                 const char* data, void* to);
 void scatter_box(const Loops& loops, uint32_t operand, const Box& box, uint32_t size,
-                 const void* from, char* data);
+                 const void* from, char* data, bool past_caches);
 
 }  // namespace keel::cpu::kernels
 

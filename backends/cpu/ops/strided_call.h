@@ -5,7 +5,6 @@
 #define KEEL_BACKENDS_CPU_OPS_STRIDED_CALL_H_
 
 #include <algorithm>
-#include <cstring>
 #include <keel/plugin_kit.hpp>
 
 #include "backends/cpu/kernels/families.h"
@@ -110,14 +109,14 @@ class BoxReader {
 template <typename Number>
 class BoxWriter {
  public:
-  // |past_caches|: dense boxes are written past the caches; call finish() at the end.
+  // |past_caches|: dense rows are written past the caches; call finish() at the end.
   BoxWriter(const kernels::Loops& loops, const Strided& tensor, bool past_caches)
       : loops_(loops),
         data_(tensor.data),
         size_(kit::dtype_size(tensor.dtype)),
         store_(kernels::family<Number>().store[tensor.dtype]),
         is_dense_(loops.is_dense(0)),
-        is_streamed_(is_dense_ && past_caches) {}
+        is_streamed_(past_caches) {}
 
   // Where to compute the elements of |box|: in the tensor, or |room|. Follow with write.
   Number* begin(const kernels::Box& box, Number* room) const {
@@ -133,9 +132,9 @@ class BoxWriter {
       bytes = to;
     }
     if (!is_dense_) {
-      kernels::scatter_box(loops_, 0, box, size_, bytes, data_);
+      kernels::scatter_box(loops_, 0, box, size_, bytes, data_, is_streamed_);
     } else if (is_streamed_) {
-      stream(bytes, address(box), box.count * size_);
+      kernels::stream_bytes(bytes, address(box), box.count * size_);
     }
   }
 
@@ -145,14 +144,6 @@ class BoxWriter {
 
  private:
   char* address(const kernels::Box& box) const { return data_ + box.offset[0] * size_; }
-
-  static void stream(const void* from, char* to, int64_t size) {
-    const bool is_aligned = reinterpret_cast<uintptr_t>(to) % 64 == 0;
-    const int64_t streamed = is_aligned ? size / 64 * 64 : 0;
-    kernels::stream_bytes(from, to, streamed);
-    std::memcpy(to + streamed, static_cast<const char*>(from) + streamed,
-                static_cast<size_t>(size - streamed));
-  }
 
   const kernels::Loops& loops_;
   char* const data_;
