@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/xml_text.h"
+#include "tools/svg_canvas.h"
 
 namespace keel::cli {
 namespace {
@@ -24,68 +24,6 @@ constexpr int kNodeWidth = 2 * kGap + kCoresAcross * kCore;
 constexpr int kTile = 38;  // height of a device or an interface
 constexpr int kCell = 64;  // in the table of distances
 constexpr int kRowName = 110;
-
-// Shortens |text| to at most |limit| bytes, between two UTF-8 characters.
-std::string shorten(const std::string& text, size_t limit) {
-  if (text.size() <= limit) return text;
-  size_t end = limit - 1;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-  return text.substr(0, end) + "…";
-}
-
-class Canvas {
- public:
-  void box(int x, int y, int width, int height, const char* style) {
-    reach(x + width, y + height);
-    body_ +=
-        fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\" class=\"{}\"/>\n",
-                    x, y, width, height, style);
-  }
-  // |y| is the base line.
-  void text(int x, int y, const std::string& words, const char* style) {
-    reach(x + static_cast<int>(words.size()) * 7, y);
-    body_ += fmt::format("<text x=\"{}\" y=\"{}\" class=\"{}\">{}</text>\n", x, y, style,
-                         xml_text(words));
-  }
-  std::string document() const {
-    return fmt::format(
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
-               "viewBox=\"0 0 {0} {1}\">\n",
-               right_ + kGap, bottom_ + kGap) +
-           R"(<style>
-text { font-family: "DejaVu Sans", Verdana, sans-serif; font-size: 11px; fill: #1d2733; }
-.head { font-size: 14px; font-weight: bold; }
-.bold { font-weight: bold; }
-.small { font-size: 10px; fill: #51606f; }
-.page { fill: #ffffff; }
-.package { fill: #eef2f6; stroke: #8da2b5; }
-.node { fill: #ffffff; stroke: #8da2b5; }
-.core { fill: #c9d6e2; }
-.device { fill: #d9ecd9; stroke: #5b9a5b; }
-.nic { fill: #fdeccc; stroke: #c9973f; }
-.chip { fill: #a6d8a6; }
-.switch { fill: #cfe9c4; }
-.bridge { fill: #eef3bd; }
-.same { fill: #fbe6b4; }
-.across { fill: #f5c1b0; }
-.unknown { fill: #e3e3e3; }
-</style>
-)" +
-           fmt::format("<rect width=\"{}\" height=\"{}\" class=\"page\"/>\n", right_ + kGap,
-                       bottom_ + kGap) +
-           body_ + "</svg>\n";
-  }
-
- private:
-  void reach(int x, int y) {
-    right_ = std::max(right_, x);
-    bottom_ = std::max(bottom_, y);
-  }
-
-  std::string body_;
-  int right_ = 0;
-  int bottom_ = 0;
-};
 
 // A device or an interface in a node's box, with two lines of text.
 struct Tile {
@@ -140,7 +78,7 @@ Node node_of(const Json& topology, const Json& node) {
           node.at("cores"), tiles_on(topology, node.at("index"))};
 }
 
-void draw_node(const Node& node, int x, int y, int height, Canvas* canvas) {
+void draw_node(const Node& node, int x, int y, int height, SvgCanvas* canvas) {
   canvas->box(x, y, kNodeWidth, height, "node");
   int at = y + kGap + 6;
   canvas->text(x + kGap, at, node.title, "bold");
@@ -154,8 +92,8 @@ void draw_node(const Node& node, int x, int y, int height, Canvas* canvas) {
   at += (node.cores + kCoresAcross - 1) / kCoresAcross * kCore + 4;
   for (const Tile& tile : node.tiles) {
     canvas->box(x + kGap, at, kNodeWidth - 2 * kGap, kTile, tile.style);
-    canvas->text(x + kGap + 8, at + 16, shorten(tile.title, 30), "bold");
-    canvas->text(x + kGap + 8, at + 30, shorten(tile.detail, 34), "small");
+    canvas->text(x + kGap + 8, at + 16, shorten_text(tile.title, 30), "bold");
+    canvas->text(x + kGap + 8, at + 30, shorten_text(tile.detail, 34), "small");
     at += kTile + 6;
   }
 }
@@ -200,7 +138,7 @@ const char* distance_style(const std::string& code) {
   return found == kStyles.end() ? "unknown" : found->second;
 }
 
-void draw_distances(const Json& topology, int y, Canvas* canvas) {
+void draw_distances(const Json& topology, int y, SvgCanvas* canvas) {
   if (topology.at("distances").empty()) return;
   std::map<std::string, int> places;
   std::vector<std::string> columns;
@@ -213,9 +151,9 @@ void draw_distances(const Json& topology, int y, Canvas* canvas) {
   for (size_t i = 0; i < columns.size(); ++i) {
     const int at = static_cast<int>(i);
     places[columns[i]] = at;
-    canvas->text(kGap + kRowName + at * kCell, y + kLine - 4, shorten(columns[i], 9), "small");
+    canvas->text(kGap + kRowName + at * kCell, y + kLine - 4, shorten_text(columns[i], 9), "small");
     if (i < rows) {
-      canvas->text(kGap, y + kLine + at * 24 + 14, shorten(columns[i], 15), "bold");
+      canvas->text(kGap, y + kLine + at * 24 + 14, shorten_text(columns[i], 15), "bold");
     }
   }
   y += kLine;
@@ -252,7 +190,7 @@ std::string distance_code(const std::string& distance) {
 }
 
 std::string draw_topology(const Json& topology) {
-  Canvas canvas;
+  SvgCanvas canvas;
   canvas.text(kGap, kGap + 12,
               fmt::format("{}, {} cores, {} PUs", size_text(topology.at("memory_bytes")),
                           topology.at("cores").get<int>(), topology.at("pus").get<int>()),
@@ -268,7 +206,7 @@ std::string draw_topology(const Json& topology) {
     const int nodes = std::max(1, static_cast<int>(group.nodes.size()));
     const int width = kGap + nodes * (kNodeWidth + kGap);
     canvas.box(x, top, width, tallest + kLine + 3 * kGap, "package");
-    canvas.text(x + kGap, top + kGap + 8, shorten(group.title, static_cast<size_t>(width / 8)),
+    canvas.text(x + kGap, top + kGap + 8, shorten_text(group.title, static_cast<size_t>(width / 8)),
                 "bold");
     int at = x + kGap;
     for (const Node& node : group.nodes) {

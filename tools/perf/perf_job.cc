@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "tensorfile/replacement.h"
+#include "tools/perf/perf_ring.h"
 
 namespace keel::cli {
 namespace {
@@ -88,6 +89,7 @@ PerfJob::PerfJob(const PerfOptions& options, uint32_t process)
     : options_(options),
       // Only process 0 writes the file, and fails before the other processes wait for it.
       output_("--output_file", process == 0 ? options.output_file : std::string()),
+      picture_("--svg", process == 0 ? options.svg : std::string()),
       devices_(devices_of(options, process)),
       control_(devices_.front(), process, options.processes, options.timeout_ns),
       team_(options.threads) {
@@ -146,6 +148,7 @@ std::vector<PerfRankInfo> PerfJob::gather_ranks() {
 bool PerfJob::run() {
   std::vector<PerfRankInfo> all = gather_ranks();
   if (control_.process() == 0) {
+    for (const PerfRankInfo& rank : all) device_names_.push_back(rank.device);
     report_.emplace(options_, std::move(all));
     report_->print_start();
     const std::string text = explain();
@@ -161,7 +164,12 @@ bool PerfJob::run() {
         for (const auto& rank : ranks_) keel_comm_abort(rank->comm());
       });
   const uint64_t wrong = control_.sum(report_ ? report_->wrong_rows() : 0);
-  if (report_) output_.write(report_->json().dump(2) + '\n');
+  if (report_) {
+    output_.write(report_->json().dump(2) + '\n');
+    if (!options_.svg.empty()) {
+      picture_.write(draw_perf_ring(perf_ring(json_of(explain()), device_names_)));
+    }
+  }
   return wrong == 0;
 }
 
@@ -218,7 +226,9 @@ void PerfJob::run_operation(uint32_t thread, const PerfOperation& operation) {
       }
     }
   }
-  if (reports(thread)) report_->end();
+  if (!reports(thread)) return;
+  if (options_.explain) print(perf_ring_text(perf_ring(json_of(explain()), device_names_)));
+  report_->end();
 }
 
 void PerfJob::run_table(uint32_t thread, PerfStep step) {

@@ -59,12 +59,14 @@ class PerfJob {
 
   const PerfOptions& options_;
   const OutputFile output_;
+  const OutputFile picture_;
   std::vector<Device> devices_;  // of this process's ranks
   PerfControl control_;
   std::vector<std::unique_ptr<PerfRank>> ranks_;
   PerfTeam team_;
   std::optional<PerfReport> report_;
-  Json explained_;  // explain() of rank 0
+  Json explained_;                         // explain() of rank 0
+  std::vector<std::string> device_names_;  // by rank, of all processes
 };
 
 }  // namespace keel::cli

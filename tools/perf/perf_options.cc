@@ -237,6 +237,8 @@ void add_perf_options(CLI::App& command, const std::shared_ptr<PerfOptions>& opt
                    "fastest for this machine; with --foreign, whether to attach or to stage");
   command.add_flag("--explain", out->explain,
                    "Print how rank 0 goes about it, and of each size what it was to take");
+  command.add_option("--svg", out->svg, "Draw islands, links, shares and times of the last size")
+      ->type_name("FILE");
   command
       .add_option_function<double>(
           "-T,--timeout",

@@ -37,6 +37,7 @@ struct PerfOptions {
   bool sync_each = false;
   bool foreign = false;
   bool explain = false;
+  std::string svg;  // file for a picture of the ring; empty: none
   bool tune = false;
   int64_t timeout_ns = KEEL_TIMEOUT_DEFAULT;
   std::vector<std::string> peers;  // libraries to compare with; empty: only Keel

@@ -233,6 +233,7 @@ void check_perf_peers(const PerfOptions& options) {
   refuse_if(!options.devices.empty() || !options.plugins.empty(),
             "--devices, --plugin: the memory that is compared with --peers is cpu:0's");
   refuse_if(options.explain, "--explain: not with --peers, whose ranks are other programs'");
+  refuse_if(!options.svg.empty(), "--svg: not with --peers, whose ranks are other programs'");
   refuse_if(options.min_bytes < sizeof(float), "--minbytes: at least 4 with --peers");
   refuse_if(options.processes > 1 && options.ranks_per_process() > 1,
             "--procs: with --peers ranks are processes (--procs) or threads (-g), not both");

@@ -156,6 +156,7 @@ TEST_F(PerfPeersTest, MistakesAreNamed) {
       {{"--procs", "2", "--peers", "gloo", "-d", "half"}, "--datatype"},
       {{"--procs", "2", "--peers", "gloo", "-o", "max"}, "--op"},
       {{"--procs", "2", "--peers", "gloo", "--explain"}, "--explain"},
+      {{"--procs", "2", "--peers", "gloo", "--svg", "ring.svg"}, "--svg"},
       {{"--procs", "2", "--peers", "gloo", "--devices", "cpu:0"}, "--devices"},
       {{"-g", "2", "--peers", "gloo", "--foreign"}, "--foreign"},
       {{"--procs", "2", "--peers", "gloo", "--rounds", "0"}, "--rounds"},

@@ -188,9 +188,15 @@ TEST(Perf, UnderALauncherItsProcessesAreTheRanks) {
 }
 
 TEST(Perf, ExplainAndDevices) {
-  const Result result = perf(
-      {"all_reduce", "-b", "4K", "-e", "4K", "-g", "2", "--explain", "--devices", "cpu:0,cpu"});
+  const std::string picture = ::testing::TempDir() + "ring" + std::to_string(getpid()) + ".svg";
+  const Result result = perf({"all_reduce", "-b", "64K", "-e", "64K", "-g", "2", "--explain",
+                              "--svg", picture, "--devices", "cpu:0,cpu"});
   ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
+  std::stringstream drawn;
+  drawn << std::ifstream(picture).rdbuf();
+  unlink(picture.c_str());
+  EXPECT_TRUE(contains(drawn.str(), "all_reduce of 65536 bytes")) << drawn.str();
+  EXPECT_TRUE(contains(result.out, "\n#   reach alias: rank 0 cpu:0, rank 1 cpu:0")) << result.out;
   EXPECT_EQ(rows(result).size(), 1u);
   const json told = explained(result, "{");
   ASSERT_TRUE(told.is_object()) << result.out;
