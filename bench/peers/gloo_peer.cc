@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gloo as a peer_contender. Ranks are threads, or processes that rendezvous through a folder. Both
-// use Gloo's tcp transport on the loopback device: the only transport in Debian's package that
-// needs no RDMA hardware.
+// Gloo as a peer_contender. Ranks are threads, or processes that rendezvous through a folder. All
+// use Gloo's tcp transport, on the loopback device if none is named: the only transport in Debian's
+// package that needs no RDMA hardware.
 #include <gloo/allgather.h>
 #include <gloo/allgather_ring.h>
 #include <gloo/allreduce.h>
@@ -199,8 +199,14 @@ class Gloo : public PeerContender {
     const auto context = std::make_shared<gloo::rendezvous::Context>(
         static_cast<int>(rank), static_cast<int>(options.ranks));
     context->setTimeout(std::chrono::seconds(options.deadline));
+    gloo::transport::tcp::attr attributes;
+    if (options.interface.empty()) {
+      attributes.hostname = "127.0.0.1";
+    } else {
+      attributes.iface = options.interface;
+    }
     std::shared_ptr<gloo::transport::Device> device =
-        gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr("127.0.0.1"));
+        gloo::transport::tcp::CreateDevice(attributes);
     gloo::rendezvous::PrefixStore own(name, store);
     context->connectFullMesh(own, device);
     return context;
@@ -288,17 +294,30 @@ class Gloo : public PeerContender {
   Run run_;
 };
 
+// Ranks that `keel run` has started.
+void run_launched(Options options) {
+  if (options.meet.empty()) throw std::invalid_argument("--mode launched wants --meet");
+  const LaunchedRank own = launched_rank();
+  options.ranks = own.ranks;
+  Gloo gloo(own.rank, options, options.meet);
+  run_cases(gloo, options);
+}
+
 int run(int argc, char** argv) {
   const Options options = read_options(argc, argv);
   arm_deadline(options);
+  if (options.mode == Mode::kLaunched) {
+    run_launched(options);
+    return 0;
+  }
   const RendezvousFolder folder;
   const RankFunction rank_function = [&](uint32_t rank) {
     arm_deadline(options);  // a child does not inherit the parent's
     Gloo gloo(rank, options, folder.path());
     run_cases(gloo, options);
   };
-  return options.threads ? run_in_threads(options.ranks, rank_function)
-                         : run_in_processes(options.ranks, rank_function);
+  return options.mode == Mode::kThreads ? run_in_threads(options.ranks, rank_function)
+                                        : run_in_processes(options.ranks, rank_function);
 }
 
 }  // namespace

@@ -28,12 +28,17 @@ void check(keel_status status, const char* what) {
 
 class Keel : public PeerContender {
  public:
-  Keel(uint32_t rank, const Options& options, const keel_unique_id& id)
+  // |id| is NULL if a launcher started the ranks.
+  Keel(uint32_t rank, const Options& options, const keel_unique_id* id)
       : rank_(rank), world_(options.ranks), foreign_(options.foreign) {
     KEEL_CHECK(keel_device_find("cpu", &device_));
     keel_comm_options comm_options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
     comm_options.timeout_ns = int64_t{options.deadline} * 1'000'000'000;
-    KEEL_CHECK(keel_comm_init_rank(device_, &id, rank_, world_, &comm_options, &comm_));
+    if (id == nullptr) {
+      KEEL_CHECK(keel_comm_init_env(device_, &comm_options, &comm_));
+    } else {
+      KEEL_CHECK(keel_comm_init_rank(device_, id, rank_, world_, &comm_options, &comm_));
+    }
     KEEL_CHECK(keel_stream_create(device_, /*priority=*/0, &stream_));
     KEEL_CHECK(keel_alloc(device_, KEEL_MEMORY_DEVICE, sizeof(double), &scratch_));
     scratch_host_ = static_cast<double*>(host_alias(scratch_));
@@ -176,15 +181,27 @@ void run_rank(uint32_t rank, const Options& options, Blackboard& board) {
   const std::string text = board.read(options.deadline);
   keel_unique_id id = {};
   text.copy(id.text, sizeof(id.text) - 1);
-  Keel keel(rank, options, id);
+  Keel keel(rank, options, &id);
+  run_cases(keel, options);
+}
+
+void run_launched(Options options) {
+  const LaunchedRank own = launched_rank();
+  options.ranks = own.ranks;
+  Runtime runtime;
+  Keel keel(own.rank, options, nullptr);
   run_cases(keel, options);
 }
 
 int run(int argc, char** argv) {
   const Options options = read_options(argc, argv);
   arm_deadline(options);
+  if (options.mode == Mode::kLaunched) {
+    run_launched(options);
+    return 0;
+  }
   Blackboard board;
-  if (options.threads) {
+  if (options.mode == Mode::kThreads) {
     Runtime runtime;
     return run_in_threads(options.ranks, [&](uint32_t rank) { run_rank(rank, options, board); });
   }

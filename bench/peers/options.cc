@@ -42,6 +42,13 @@ std::vector<Operation> read_operations(std::string_view list) {
   return operations;
 }
 
+Mode read_mode(std::string_view name) {
+  if (name == "processes") return Mode::kProcesses;
+  if (name == "threads") return Mode::kThreads;
+  if (name == "launched") return Mode::kLaunched;
+  throw std::invalid_argument("no mode '" + std::string(name) + "'");
+}
+
 // Returns whether |text| is |second|; throws unless it is one of the two words.
 bool read_choice(std::string_view text, std::string_view first, std::string_view second) {
   if (text != first && text != second) {
@@ -77,9 +84,13 @@ Options read_options(int argc, const char* const* argv) {
     } else if (option == "--ranks") {
       options.ranks = read_number<uint32_t>(value, option);
     } else if (option == "--mode") {
-      options.threads = read_choice(value, "processes", "threads");
+      options.mode = read_mode(value);
     } else if (option == "--buffers") {
       options.foreign = read_choice(value, "own", "foreign");
+    } else if (option == "--interface") {
+      options.interface = value;
+    } else if (option == "--meet") {
+      options.meet = value;
     } else {
       throw std::invalid_argument("no option '" + std::string(option) + "'");
     }

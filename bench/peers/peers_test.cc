@@ -104,7 +104,7 @@ TEST(Options, AreRead) {
   EXPECT_EQ(options.ranks, 4u);
   EXPECT_EQ(options.deadline, 7u);
   EXPECT_EQ(options.times, 3u);
-  EXPECT_TRUE(options.threads);
+  EXPECT_EQ(options.mode, Mode::kThreads);
   EXPECT_TRUE(options.foreign);
 }
 

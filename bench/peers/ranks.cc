@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -80,6 +81,18 @@ uint32_t usable_cores() {
 void take_cores(uint32_t rank, uint32_t ranks) {
   const cpu_set_t share = core_share(usable(), rank, ranks);
   if (sched_setaffinity(0, sizeof(share), &share) != 0) throw std::runtime_error("not bound");
+}
+
+LaunchedRank launched_rank() {
+  const char* const rank = std::getenv("KEEL_RANK");
+  const char* const ranks = std::getenv("KEEL_WORLD");
+  if (rank == nullptr || ranks == nullptr) {
+    throw std::invalid_argument("--mode launched: `keel run` sets KEEL_RANK and KEEL_WORLD");
+  }
+  const LaunchedRank own = {static_cast<uint32_t>(std::stoul(rank)),
+                            static_cast<uint32_t>(std::stoul(ranks))};
+  take_cores(own.rank, own.ranks);
+  return own;
 }
 
 int run_in_threads(uint32_t ranks, const RankFunction& function) {

@@ -40,6 +40,13 @@ uint32_t usable_cores();
 // to launch.
 void take_cores(uint32_t rank, uint32_t ranks);
 
+struct LaunchedRank {
+  uint32_t rank;
+  uint32_t ranks;
+};
+// Returns what `keel run` has given this process, bound to its cores; throws if it gave nothing.
+LaunchedRank launched_rank();
+
 using RankFunction = std::function<void(uint32_t rank)>;
 
 // Runs |function| once per rank, each rank on its own cores. An exception is printed on standard
