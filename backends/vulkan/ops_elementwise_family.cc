@@ -14,14 +14,6 @@ using uint = uint32_t;
 #include "backends/vulkan/shaders/elementwise_functions.glsl"
 }  // namespace shader
 
-static_assert(shader::kCopy == KEEL_ELEMENTWISE_FUNCTION_COPY);
-static_assert(shader::kSigmoid == KEEL_ELEMENTWISE_FUNCTION_SIGMOID);
-static_assert(shader::kBitwiseNot == KEEL_ELEMENTWISE_FUNCTION_BITWISE_NOT);
-static_assert(shader::kAtan2 == KEEL_ELEMENTWISE_FUNCTION_ATAN2);
-static_assert(shader::kBitwiseXor == KEEL_ELEMENTWISE_FUNCTION_BITWISE_XOR);
-static_assert(shader::kGeluBackward == KEEL_ELEMENTWISE_FUNCTION_GELU_BACKWARD);
-static_assert(shader::kBernoulli == KEEL_ELEMENTWISE_FUNCTION_BERNOULLI);
-
 constexpr uint32_t kOperands = 4;  // a, b, c, y
 constexpr uint32_t kPushedAxes = 4;
 constexpr uint32_t kStepsOfAxis = kOperands + 1;

@@ -6,6 +6,7 @@
   include/keel/op_calls.h    a named call for each operator, in C
   include/keel/ops.hpp       the same in C++
   ops/schema_table.cc        the rows that calls are checked against
+  backends/vulkan/shaders/elementwise_functions.glsl   numbers of functions, in GLSL
 
 Run it after a change of the table. With --check it writes nothing and fails if a file differs.
 """
@@ -421,11 +422,25 @@ const Schema* find_schema(keel_op_id op) {{
 """
 
 
+def shader_functions():
+    def constant(name):
+        return "".join(word.capitalize() for word in name.split("_"))
+
+    numbers = "\n".join(f"const uint k{constant(name)} = {i};"
+                        for i, name in enumerate(ENUMERATIONS["elementwise_function"]))
+    return f"""// SPDX-License-Identifier: Apache-2.0
+// The functions of elementwise, as keel/ops.h numbers them.
+// {NOTICE}
+{numbers}
+"""
+
+
 FILES = {
     "include/keel/ops.h": c_numbers,
     "include/keel/op_calls.h": c_calls,
     "include/keel/ops.hpp": cpp_calls,
     "ops/schema_table.cc": schema_table,
+    "backends/vulkan/shaders/elementwise_functions.glsl": shader_functions,
 }
 
 
