@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax, layer_norm, losses and attention.
+// softmax, layer_norm and losses.
 #include <ATen/ATen.h>
 #include <ATen/WrapDimUtils.h>
-#include <ATen/native/transformers/attention.h>
-#include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <torch/library.h>
 
 #include "devices.h"
@@ -310,12 +308,6 @@ Tensor mse_loss_backward(const Tensor& gradient, const Tensor& self, const Tenso
   return (self - target).mul(gradient).mul(factor);
 }
 
-// PyTorch composes attention of matmul and softmax.
-int64_t attention_choice(const Tensor&, const Tensor&, const Tensor&, const std::optional<Tensor>&,
-                         double, bool, std::optional<double>, bool) {
-  return static_cast<int64_t>(sdp::SDPBackend::math);
-}
-
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_softmax", &softmax);
   library.impl("_safe_softmax", &safe_softmax);
@@ -330,15 +322,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("nll_loss2d_backward", &nll_loss2d_backward);
   library.impl("mse_loss", &mse_loss);
   library.impl("mse_loss_backward", &mse_loss_backward);
-  library.impl("_fused_sdp_choice", &attention_choice);
 }
 
 }  // namespace
 
 }  // namespace keel_torch::device
-
-namespace at::native {
-
-REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &keel_torch::device::attention_choice)
-
-}  // namespace at::native
