@@ -199,7 +199,7 @@ Status interface_address(const std::string& name, TcpAddress* out_address) {
 }
 
 Status silence_ms(uint32_t* out_ms) {
-  constexpr uint32_t kDefault = 2000;
+  constexpr uint32_t kDefault = 1800;
   constexpr uint32_t kLeast = 500;
   constexpr uint32_t kMost = 3'600'000;
   *out_ms = kDefault;

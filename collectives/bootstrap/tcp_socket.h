@@ -48,7 +48,7 @@ bool names_loopback(const std::string& host);
 Status interface_address(const std::string& name, TcpAddress* out_address);
 
 // Time without an acknowledgement after which the kernel ends a connection: KEEL_TCP_SILENCE_MS,
-// 2000 unless set. KEEL_INVALID_ARGUMENT, naming the variable, unless 500 to 3600000.
+// 1800 unless set. KEEL_INVALID_ARGUMENT, naming the variable, unless 500 to 3600000.
 Status silence_ms(uint32_t* out_ms);
 // No delay of small segments; keepalive and TCP_USER_TIMEOUT of |silence| ms: a peer whose host
 // does not acknowledge is an error of the socket, without a thread here that watches the time. A
