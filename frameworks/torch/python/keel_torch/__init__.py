@@ -13,6 +13,20 @@ import torch
 import torch.distributed as dist
 from torch.utils.dlpack import DLDeviceType
 
+from . import _built_for
+
+
+def _check_torch():
+    """Raises ImportError where _C was compiled for another PyTorch, whose C++ interface differs."""
+    here, built_for = torch.__version__.split("+")[0], _built_for.TORCH
+    if here.split(".")[:2] != built_for.split(".")[:2]:
+        raise ImportError(
+            f"keel_torch: this wheel was built for PyTorch {built_for}, and this is PyTorch {here}: "
+            f"KEEL_TORCH_VERSION={here} ./dev torch makes a wheel for it")
+
+
+_check_torch()
+
 from . import _C
 from . import keel as _keel
 

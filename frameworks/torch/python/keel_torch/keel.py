@@ -35,6 +35,13 @@ def _index(device=None):
     return current_device() if device.index is None else device.index
 
 
+def __getattr__(name):
+    # torch.utils.checkpoint keeps the random state of modules that say so.
+    if name == "_initialized":
+        return is_initialized()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def is_available():
     return device_count() > 0
 

@@ -211,6 +211,21 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   return number.item();
 }
 
+// Gives |storage| the memory of a tensor, which PyTorch's own functions would take from the CPU.
+void make_room(const at::Storage& storage, at::IntArrayRef size, size_t bytes) {
+  if (c10::multiply_integers(size) != 0 && bytes > storage.nbytes()) resize_storage(storage, bytes);
+}
+
+at::Tensor& set_storage_view(at::Tensor& self, at::Storage source, int64_t offset,
+                             at::IntArrayRef size, at::IntArrayRef stride) {
+  at::detail::check_size_nonnegative(size);
+  make_room(source, size,
+            stride.data() == nullptr
+                ? at::detail::computeStorageNbytesContiguous(size, self.itemsize(), offset)
+                : at::detail::computeStorageNbytes(size, stride, self.itemsize(), offset));
+  return at::native::set_storage_cpu_(self, std::move(source), offset, size, stride);
+}
+
 at::Tensor& set_storage(at::Tensor& self, at::Storage source) {
   const auto elements = static_cast<int64_t>(source.nbytes() / self.itemsize());
   return at::native::set_storage_cpu_(self, std::move(source), 0, {elements}, {});
@@ -230,10 +245,12 @@ bool is_pinned_tensor(const at::Tensor& self, std::optional<at::Device>) {
   return self.device().is_cpu() && is_pinned(self.const_data_ptr());
 }
 
-// The allocator allocates on the current device.
 const at::Tensor& resize_in_place(const at::Tensor& self, at::IntArrayRef size,
                                   std::optional<at::MemoryFormat> format) {
-  const c10::DeviceGuard guard(self.device());
+  at::detail::check_size_nonnegative(size);
+  make_room(
+      self.storage(), size,
+      at::detail::computeStorageNbytesContiguous(size, self.itemsize(), self.storage_offset()));
   return at::native::resize_(self, size, format);
 }
 
@@ -245,9 +262,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_reshape_alias", &at::native::_reshape_alias);
   library.impl("unfold", &at::native::unfold);
   library.impl("resize_", &resize_in_place);
-  library.impl("set_.source_Storage_storage_offset",
-               static_cast<at::Tensor& (*)(at::Tensor&, at::Storage, int64_t, at::IntArrayRef,
-                                           at::IntArrayRef)>(&at::native::set_storage_cpu_));
+  library.impl("set_.source_Storage_storage_offset", &set_storage_view);
   library.impl("set_.source_Storage", &set_storage);
   library.impl("set_.source_Tensor", &at::native::set_tensor_);
   library.impl("set_", &set_empty);

@@ -4,6 +4,7 @@
 #include <c10/util/SmallVector.h>
 #include <keel/keel.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <mutex>
@@ -194,6 +195,29 @@ void record_stream(const c10::DataPtr& pointer, const c10::Stream& stream) {
     if (other == stream) return;
   }
   block->other_streams.push_back(stream);
+}
+
+void resize_storage(const c10::Storage& storage, size_t bytes) {
+  TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
+  const c10::DeviceIndex index = storage.device().index();
+  const c10::DeviceIndex former = current();
+  set_current(index);  // the device on which the allocator allocates
+  c10::DataPtr memory;
+  try {
+    memory = device_allocator()->allocate(bytes);
+    const size_t kept = std::min<size_t>(bytes, storage.nbytes());
+    if (kept != 0) {
+      check(keel_copy(stream_of(index), handle(index), memory.get(), handle(index), storage.data(),
+                      kept),
+            "resizing a tensor");
+    }
+  } catch (...) {
+    set_current(former);
+    throw;
+  }
+  set_current(former);
+  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(memory));
+  storage.unsafeGetStorageImpl()->set_nbytes(bytes);
 }
 
 void empty_cache() {

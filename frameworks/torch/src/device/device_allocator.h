@@ -4,6 +4,7 @@
 #define FRAMEWORKS_TORCH_SRC_DEVICE_DEVICE_ALLOCATOR_H_
 
 #include <c10/core/Allocator.h>
+#include <c10/core/Storage.h>
 #include <c10/core/Stream.h>
 
 namespace keel_torch::device {
@@ -15,6 +16,9 @@ c10::Allocator* device_allocator();
 // Delays the reuse of |pointer|'s memory after its release until the work that |stream| has by then
 // is done. Does nothing for memory of another allocator.
 void record_stream(const c10::DataPtr& pointer, const c10::Stream& stream);
+
+// Gives |storage|, of a keel device, |bytes| of memory, and copies what it held in stream order.
+void resize_storage(const c10::Storage& storage, size_t bytes);
 
 // Returns unused memory of all devices to the system.
 void empty_cache();

@@ -59,18 +59,16 @@ bool is_same_view(const keel_tensor& a, const keel_tensor& b) {
 
 // One call in the making: the views of the output and of up to three inputs.
 struct Call {
-  keel_tensor y{};
-  std::array<keel_tensor, 3> views{};
-  std::array<const keel_tensor*, 3> inputs{};
+  View y;
+  std::array<View, 3> views;
+  std::array<const View*, 3> inputs{};
   keel_op_elementwise_attributes attributes = KEEL_OP_ELEMENTWISE_ATTRIBUTES;
 };
 
-void set_layout(keel_tensor& view, const at::TensorIterator& iterator, int operand,
+void set_layout(View& view, const at::TensorIterator& iterator, int operand,
                 const at::TensorBase& tensor) {
-  view.size = sizeof view;
-  view.dtype = dtype_of(tensor.scalar_type());
+  view.set_memory(tensor, dtype_of(tensor.scalar_type()));
   view.rank = static_cast<uint32_t>(iterator.ndim());
-  view.data = const_cast<void*>(tensor.storage().data());
   view.byte_offset =
       static_cast<const char*>(iterator.data_ptr(operand)) - static_cast<const char*>(view.data);
   const auto item = static_cast<int64_t>(tensor.itemsize());
@@ -112,7 +110,7 @@ bool is_output_apart(const Call& call, const at::TensorBase& output,
 }
 
 bool submit(c10::DeviceIndex device, const Call& call) {
-  const keel_tensor* const outputs[] = {&call.y};
+  const View* const outputs[] = {&call.y};
   return run(device, KEEL_OP_ELEMENTWISE, call.inputs, outputs, &call.attributes,
              sizeof call.attributes / sizeof(keel_attribute));
 }
@@ -121,7 +119,7 @@ bool submit(c10::DeviceIndex device, const Call& call) {
 bool submit_apart(c10::DeviceIndex device, Call& call, const at::TensorBase& output) {
   std::vector<int64_t> shape(call.y.shape, call.y.shape + call.y.rank);
   const at::Tensor result = at::empty(shape, output.options());
-  const keel_tensor y = call.y;
+  const View y = call.y;
   call.y = View(result);
   if (!submit(device, call)) return false;
   Call copy;
@@ -146,9 +144,11 @@ bool elementwise(const Elementwise& call, at::Tensor& output,
                                 ? output.device().index()
                                 : c10::DeviceIndex{-1};
   for (const at::Tensor& input : inputs) {
+    if (common < 0 && input.device().type() == kType) common = input.device().index();
+  }
+  for (const at::Tensor& input : inputs) {
     if (!is_computable(input.scalar_type()) || input.is_conj() || input.is_neg()) return false;
     if (input.device().type() == kType) {
-      if (common < 0) common = input.device().index();
       TORCH_CHECK(common == input.device().index(),
                   "keel: expected all tensors to be on the same device, but found at least two "
                   "devices, keel:",
@@ -156,8 +156,8 @@ bool elementwise(const Elementwise& call, at::Tensor& output,
     } else {
       TORCH_CHECK(input.device().is_cpu() && input.dim() == 0,
                   "keel: expected all tensors to be on the same device, but found at least two "
-                  "devices, keel and ",
-                  input.device());
+                  "devices, keel:",
+                  static_cast<int>(common), " and ", input.device());
     }
   }
   TORCH_CHECK(!output.defined() || output.device() == c10::Device(kType, common),

@@ -50,20 +50,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool isPinnedPtr(const void* pointer) const override { return is_pinned(pointer); }
   c10::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
-    c10::StorageImpl* const impl = storage.unsafeGetStorageImpl();
-    const c10::Device device = storage.device();
-    const c10::DeviceIndex former = current();
-    set_current(device.index());
-    at::DataPtr memory = impl->allocator()->allocate(bytes);
-    const size_t kept = std::min<size_t>(bytes, storage.nbytes());
-    if (kept != 0) {
-      check(keel_copy(stream_of(device.index()), handle(device.index()), memory.get(),
-                      handle(device.index()), storage.data(), kept),
-            "resizing a tensor");
-    }
-    set_current(former);
-    impl->set_data_ptr_noswap(std::move(memory));
-    impl->set_nbytes(bytes);
+    resize_storage(storage, bytes);
   }
 };
 

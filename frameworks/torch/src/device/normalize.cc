@@ -2,6 +2,7 @@
 // softmax, layer_norm and losses.
 #include <ATen/ATen.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/layer_norm.h>
 #include <torch/library.h>
 
 #include "devices.h"
@@ -37,7 +38,33 @@ Tensor from_rows(const Tensor& rows, const Tensor& like, int64_t dim) {
   return dim == like.dim() - 1 ? moved : moved.movedim(-1, dim).contiguous();
 }
 
-Tensor softmax(const Tensor& self, int64_t dim, bool to_float) {
+// Sums of 16-bit types are float32.
+at::ScalarType sum_type(const Tensor& tensor) {
+  return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+// The logarithms of the sums of exponentials along |axis|; NaN where infinite, so that differences
+// from them are NaN as on PyTorch's CPU.
+std::optional<Tensor> log_sums(const Tensor& x, int64_t axis) {
+  auto sums = reduce(KEEL_REDUCE_FUNCTION_LOG_SUM_EXP, x, at::IntArrayRef(axis), true, sum_type(x));
+  if (sums.has_value()) sums->add_(*sums, 0);
+  return sums;
+}
+
+// Makes the rows of |y| NaN whose largest element in |x| is infinite or NaN: for those Keel's
+// softmax gives 0 where PyTorch's divides 0 by 0. Returns false where no kernel can.
+bool make_undefined(const Tensor& y, const Tensor& x) {
+  const auto largest =
+      reduce(KEEL_REDUCE_FUNCTION_MAX, x, at::IntArrayRef(-1), true, x.scalar_type());
+  if (!largest.has_value()) return false;
+  Elementwise call;
+  call.function = KEEL_ELEMENTWISE_FUNCTION_ADD;
+  call.alpha = 0;
+  return elementwise_as_given(call, y, {y, largest->expand(y.sizes())}, {0, 0, 0});
+}
+
+// |is_safe|: rows of minus infinity alone give zeros, as Keel's softmax does, not NaN.
+Tensor softmax_as(const Tensor& self, int64_t dim, bool to_float, bool is_safe) {
   const int64_t axis = at::maybe_wrap_dim(dim, self.dim());
   if (is_normalized(self.scalar_type()) && !to_float && self.numel() != 0) {
     const Tensor rows = rows_along(self, axis);
@@ -45,23 +72,26 @@ Tensor softmax(const Tensor& self, int64_t dim, bool to_float) {
     const View in(rows);
     const View out(y);
     if (run(self.device().index(), KEEL_OP_SOFTMAX, {&in, nullptr}, {&out},
-            keel_op_softmax_attributes{1.0, 0})) {
+            keel_op_softmax_attributes{1.0, 0}) &&
+        (is_safe || make_undefined(y, rows))) {
       return from_rows(y, self, axis);
     }
   }
   if (at::isFloatingType(self.scalar_type()) && !to_float) {
     if (self.numel() == 0) return at::empty_like(self);
-    const auto sum = reduce(KEEL_REDUCE_FUNCTION_LOG_SUM_EXP, self, at::IntArrayRef(axis), true,
-                            self.scalar_type());
-    if (sum.has_value()) return (self - *sum).exp_();
+    const auto sum = log_sums(self, axis);
+    if (sum.has_value()) return (self - *sum).exp_().to(self.scalar_type());
   }
   return KEEL_FALL_BACK(_softmax, self, dim, to_float);
 }
 
-// Rows of minus infinity alone give zeros, as Keel's softmax does.
+Tensor softmax(const Tensor& self, int64_t dim, bool to_float) {
+  return softmax_as(self, dim, to_float, false);
+}
+
 Tensor safe_softmax(const Tensor& self, int64_t dim, std::optional<at::ScalarType> type) {
   const Tensor x = type.has_value() ? self.to(*type) : self;
-  if (is_normalized(x.scalar_type())) return device::softmax(x, dim, false);
+  if (is_normalized(x.scalar_type())) return softmax_as(x, dim, false, true);
   const Tensor y = at::_softmax(x, dim, false);
   return at::where(x.eq(-INFINITY).all(dim, true), at::zeros({}, y.options()), y);
 }
@@ -89,17 +119,11 @@ Tensor softmax_backward(const Tensor& gradient, const Tensor& output, int64_t di
   return KEEL_FALL_BACK(_softmax_backward_data, gradient, output, dim, type);
 }
 
-// Sums of 16-bit types are float32.
-at::ScalarType sum_type(const Tensor& tensor) {
-  return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 Tensor log_softmax(const Tensor& self, int64_t dim, bool to_float) {
   if (self.numel() == 0 && !to_float) return at::empty_like(self);
   if (at::isFloatingType(self.scalar_type()) && !to_float && self.numel() != 0) {
     const int64_t axis = at::maybe_wrap_dim(dim, self.dim());
-    const auto sum =
-        reduce(KEEL_REDUCE_FUNCTION_LOG_SUM_EXP, self, at::IntArrayRef(axis), true, sum_type(self));
+    const auto sum = log_sums(self, axis);
     if (sum.has_value()) {
       const Tensor y = at::empty_like(self, self.options(), at::MemoryFormat::Contiguous);
       Elementwise call;
@@ -145,11 +169,18 @@ Tensor parameter_of(const std::optional<Tensor>& parameter, int64_t width, at::S
 std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, c10::SymIntArrayRef normalized,
                                               const std::optional<Tensor>& weight,
                                               const std::optional<Tensor>& bias, double eps) {
-  int64_t width = 1;
-  for (const c10::SymInt& extent : normalized) width *= extent.expect_int();
-  if (is_normalized(input.scalar_type()) && width != 0 && input.numel() != 0 && eps >= 0) {
-    const int64_t kept = input.dim() - static_cast<int64_t>(normalized.size());
-    at::DimVector shape(input.sizes().slice(0, kept));
+  const at::IntArrayRef extents = C10_AS_INTARRAYREF_SLOW(normalized);
+  const auto width = at::native::_check_layer_norm_inputs(input, extents, weight.value_or(Tensor()),
+                                                          bias.value_or(Tensor()))
+                         .second;
+  at::DimVector shape(input.sizes().slice(0, input.dim() - extents.size()));
+  shape.resize(input.dim(), 1);
+  if (is_normalized(input.scalar_type()) && input.numel() == 0) {
+    // The variance of rows without elements is 0 divided by 0.
+    const Tensor mean = at::zeros(shape, input.options().dtype(at::kFloat));
+    return {at::empty_like(input), mean, at::full_like(mean, NAN)};
+  }
+  if (is_normalized(input.scalar_type()) && eps >= 0) {
     const Tensor x = input.contiguous().view({-1, width});
     const Tensor gamma = parameter_of(weight, width, x.scalar_type(), x, 1);
     const bool has_bias = bias.has_value() && bias->defined();
@@ -166,7 +197,6 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, c10::SymIntAr
     if (run(input.device().index(), KEEL_OP_LAYER_NORM,
             {&view_x, &view_gamma, has_bias ? &view_beta : nullptr},
             {&view_y, &view_mean, &view_rstd}, keel_op_layer_norm_attributes{eps})) {
-      for (size_t i = 0; i < normalized.size(); ++i) shape.push_back(1);
       return {y.view(input.sizes()), mean.view(shape), rstd.view(shape)};
     }
   }
@@ -180,10 +210,18 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& gradient, c
                                                        const std::optional<Tensor>& weight,
                                                        const std::optional<Tensor>& bias,
                                                        std::array<bool, 3> mask) {
-  int64_t width = 1;
-  for (const c10::SymInt& extent : normalized) width *= extent.expect_int();
-  if (is_normalized(input.scalar_type()) && width != 0 && input.numel() != 0 &&
-      mean.scalar_type() == at::kFloat) {
+  const auto width =
+      at::native::_check_layer_norm_inputs(input, C10_AS_INTARRAYREF_SLOW(normalized),
+                                           weight.value_or(Tensor()), bias.value_or(Tensor()))
+          .second;
+  if (is_normalized(input.scalar_type()) && input.numel() == 0) {
+    const auto nothing = [](const std::optional<Tensor>& of, bool is_wanted) {
+      return is_wanted && of.has_value() && of->defined() ? at::zeros_like(*of) : Tensor();
+    };
+    return {mask[0] ? at::empty_like(input) : Tensor(), nothing(weight, mask[1]),
+            nothing(bias, mask[2])};
+  }
+  if (is_normalized(input.scalar_type()) && mean.scalar_type() == at::kFloat) {
     const Tensor x = input.contiguous().view({-1, width});
     const Tensor dy = gradient.to(x.scalar_type()).contiguous().view({-1, width});
     const Tensor gamma = parameter_of(weight, width, x.scalar_type(), x, 1);
@@ -200,8 +238,8 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& gradient, c
     const View view_dx(dx);
     const View view_dgamma(dgamma);
     const View view_dbeta(dbeta);
-    const keel_tensor* const inputs[] = {&view_dy, &view_x, &view_gamma, &view_mean, &view_rstd};
-    const keel_tensor* const outputs[] = {&view_dx, &view_dgamma, &view_dbeta};
+    const View* const inputs[] = {&view_dy, &view_x, &view_gamma, &view_mean, &view_rstd};
+    const View* const outputs[] = {&view_dx, &view_dgamma, &view_dbeta};
     if (run(input.device().index(), KEEL_OP_LAYER_NORM_BACKWARD, inputs, outputs)) {
       const auto finish = [&](const Tensor& sum, const std::optional<Tensor>& of, bool is_wanted) {
         if (!is_wanted || !of.has_value() || !of->defined()) return Tensor();
@@ -218,6 +256,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& gradient, c
 
 // The parts of a loss over the classes of [n, classes] or [classes].
 struct Targets {
+  Tensor counts;  // whether the target is not ignored
   Tensor safe;    // the target, 0 where it is ignored
   Tensor factor;  // the weight of each row, 0 where the target is ignored
 };
@@ -228,9 +267,10 @@ Targets targets_of(const Tensor& self, const Tensor& target, const std::optional
   const Tensor safe = at::where(counts, target, at::zeros({}, target.options()));
   Tensor factor = counts.to(self.scalar_type());
   if (weight.has_value() && weight->defined()) {
-    factor = factor * weight->index_select(0, safe.reshape({-1})).view(safe.sizes());
+    const Tensor of_targets = weight->index_select(0, safe.reshape({-1})).view(safe.sizes());
+    factor = at::where(counts, of_targets, at::zeros({}, of_targets.options()));
   }
-  return {safe, factor};
+  return {counts, safe, factor};
 }
 
 std::tuple<Tensor, Tensor> nll_loss(const Tensor& self, const Tensor& target,
@@ -243,9 +283,10 @@ std::tuple<Tensor, Tensor> nll_loss(const Tensor& self, const Tensor& target,
               "size mismatch (got input: ", self.sizes(), ", target: ", target.sizes(), ")");
   check_one_device("nll_loss", {self, target});
   const Tensor index = target.to(at::kLong);
-  const auto [safe, factor] = targets_of(self, index, weight, ignored.expect_int());
+  const auto [counts, safe, factor] = targets_of(self, index, weight, ignored.expect_int());
   const Tensor picked = self.gather(-1, safe.unsqueeze(-1)).squeeze(-1);
-  const Tensor losses = picked.mul(factor).neg();
+  // Not multiplied by 0 where the target is ignored: |picked| may be NaN there.
+  const Tensor losses = at::where(counts, picked.mul(factor).neg(), at::zeros({}, self.options()));
   const Tensor total = factor.sum();
   if (reduction == at::Reduction::None && self.dim() == 2) {
     return {losses, at::zeros({}, self.options())};
@@ -258,9 +299,10 @@ Tensor nll_loss_backward(const Tensor& gradient, const Tensor& self, const Tenso
                          const std::optional<Tensor>& weight, int64_t reduction,
                          c10::SymInt ignored, const Tensor& total) {
   const Tensor index = target.to(at::kLong);
-  const auto [safe, factor] = targets_of(self, index, weight, ignored.expect_int());
+  const auto [counts, safe, factor] = targets_of(self, index, weight, ignored.expect_int());
   const Tensor scaled = reduction == at::Reduction::Mean ? gradient / total : gradient;
-  const Tensor values = factor.mul(scaled).neg().to(self.scalar_type());
+  const Tensor values = at::where(counts, factor.mul(scaled).neg().to(self.scalar_type()),
+                                  at::zeros({}, self.options()));
   const Tensor dx = at::zeros(self.sizes(), self.options());
   return dx.scatter_(-1, safe.unsqueeze(-1), values.expand(safe.sizes()).unsqueeze(-1));
 }

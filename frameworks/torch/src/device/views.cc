@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "views.h"
 
+#include <c10/util/SmallVector.h>
+
 #include "devices.h"
 
 namespace keel_torch::device {
@@ -41,23 +43,38 @@ keel_dtype dtype_of(at::ScalarType type) {
   }
 }
 
-View::View(const at::TensorBase& tensor) : View(tensor, tensor.sizes(), tensor.strides()) {}
+namespace {
 
-View::View(const at::TensorBase& tensor, at::IntArrayRef shape_of, at::IntArrayRef strides_of) {
-  size = sizeof(keel_tensor);
-  dtype = dtype_of(tensor.scalar_type());
-  TORCH_CHECK(dtype != KEEL_DTYPE_INVALID, "keel: tensors of type ", tensor.scalar_type(),
-              " are not supported on ", tensor.device());
-  TORCH_CHECK(shape_of.size() <= KEEL_MAX_RANK, "keel: a tensor of ", shape_of.size(),
+// Sets |view|'s layout to that of |tensor|.
+void set_layout(View& view, const at::TensorBase& tensor) {
+  TORCH_CHECK(tensor.dim() <= KEEL_MAX_RANK, "keel: a tensor of ", tensor.dim(),
               " dimensions; at most ", static_cast<int>(KEEL_MAX_RANK), " are supported");
-  rank = static_cast<uint32_t>(shape_of.size());
-  reserved = 0;
-  data = const_cast<void*>(tensor.storage().data());
-  byte_offset = static_cast<uint64_t>(tensor.storage_offset()) * tensor.itemsize();
-  for (size_t i = 0; i < shape_of.size(); ++i) {
-    shape[i] = shape_of[i];
-    strides[i] = strides_of[i];
+  view.rank = static_cast<uint32_t>(tensor.dim());
+  view.byte_offset = static_cast<uint64_t>(tensor.storage_offset()) * tensor.itemsize();
+  for (uint32_t i = 0; i < view.rank; ++i) {
+    view.shape[i] = tensor.size(i);
+    view.strides[i] = tensor.stride(i);
   }
+}
+
+}  // namespace
+
+void View::set_memory(const at::TensorBase& tensor, keel_dtype of_type) {
+  TORCH_CHECK(tensor.device().type() == kType,
+              "keel: expected all tensors to be on the same device, but found at least two "
+              "devices, keel:",
+              static_cast<int>(current()), " and ", tensor.device());
+  TORCH_CHECK(of_type != KEEL_DTYPE_INVALID, "keel: tensors of type ", tensor.scalar_type(),
+              " are not supported on ", tensor.device());
+  size = sizeof(keel_tensor);
+  dtype = of_type;
+  data = const_cast<void*>(tensor.storage().data());
+  device = tensor.device().index();
+}
+
+View::View(const at::TensorBase& tensor) : View() {
+  set_memory(tensor, dtype_of(tensor.scalar_type()));
+  set_layout(*this, tensor);
 }
 
 bool is_describable(const at::TensorBase& tensor) {
@@ -73,33 +90,34 @@ bool is_describable_bits(const at::TensorBase& tensor) {
 
 View bits_of(const at::TensorBase& tensor) {
   View view;
-  view.size = sizeof(keel_tensor);
   const size_t item = tensor.itemsize();
-  view.dtype = item == 1   ? KEEL_UINT8
-               : item == 2 ? KEEL_UINT16
-               : item == 4 ? KEEL_UINT32
-                           : KEEL_UINT64;
-  view.rank = static_cast<uint32_t>(tensor.dim());
-  view.reserved = 0;
-  view.data = const_cast<void*>(tensor.storage().data());
-  view.byte_offset = static_cast<uint64_t>(tensor.storage_offset()) * item;
-  for (uint32_t i = 0; i < view.rank; ++i) {
-    view.shape[i] = tensor.size(i);
-    view.strides[i] = tensor.stride(i);
-  }
+  view.set_memory(tensor, item == 1   ? KEEL_UINT8
+                          : item == 2 ? KEEL_UINT16
+                          : item == 4 ? KEEL_UINT32
+                                      : KEEL_UINT64);
+  set_layout(view, tensor);
   return view;
 }
 
-bool run(c10::DeviceIndex device, keel_op_id op, at::ArrayRef<const keel_tensor*> inputs,
-         at::ArrayRef<const keel_tensor*> outputs, const void* attributes,
-         uint32_t attribute_count) {
+bool run(c10::DeviceIndex device, keel_op_id op, at::ArrayRef<const View*> inputs,
+         at::ArrayRef<const View*> outputs, const void* attributes, uint32_t attribute_count) {
+  c10::SmallVector<const keel_tensor*, 8> tensors;
+  for (const auto& views : {inputs, outputs}) {
+    for (const View* const view : views) {
+      TORCH_CHECK(view == nullptr || view->device == device, "keel: ", keel_op_name(op),
+                  ": expected all tensors to be on the same device, but found at least two "
+                  "devices, keel:",
+                  static_cast<int>(device), " and keel:", static_cast<int>(view->device));
+      tensors.push_back(view);
+    }
+  }
   keel_op_call call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
   call.op = op;
   call.input_count = static_cast<uint32_t>(inputs.size());
   call.output_count = static_cast<uint32_t>(outputs.size());
   call.attribute_count = attribute_count;
-  call.inputs = inputs.data();
-  call.outputs = outputs.data();
+  call.inputs = tensors.data();
+  call.outputs = tensors.data() + inputs.size();
   call.attributes = static_cast<const keel_attribute*>(attributes);
   const keel_status status = keel_op_run(stream_of(device), &call);
   if (status == KEEL_UNSUPPORTED) return false;

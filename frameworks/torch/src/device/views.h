@@ -16,10 +16,14 @@ keel_dtype dtype_of(at::ScalarType type);
 
 // Describes |tensor| to Keel; valid while |tensor| lives. Keel's strides are those of PyTorch.
 struct View : keel_tensor {
-  View() = default;
-  // Throws if Keel lacks the dtype, or the tensor has over 8 dimensions.
+  View() : keel_tensor{} {}
+  // Throws if Keel lacks the dtype, the tensor has over 8 dimensions or is not of a keel device.
   explicit View(const at::TensorBase& tensor);
-  View(const at::TensorBase& tensor, at::IntArrayRef shape, at::IntArrayRef strides);
+
+  // Sets size, dtype and memory, not the layout. Throws as the constructor does.
+  void set_memory(const at::TensorBase& tensor, keel_dtype of_type);
+
+  c10::DeviceIndex device = -1;
 };
 
 // Returns whether Keel can describe |tensor|.
@@ -31,18 +35,19 @@ bool is_describable_bits(const at::TensorBase& tensor);
 View bits_of(const at::TensorBase& tensor);
 
 // Runs |op| on the calling thread's stream of |device|. Inputs may be null. Returns false where no
-// kernel can run the call, so that the caller falls back; throws for other failures.
-bool run(c10::DeviceIndex device, keel_op_id op, at::ArrayRef<const keel_tensor*> inputs,
-         at::ArrayRef<const keel_tensor*> outputs, const void* attributes = nullptr,
+// kernel can run the call, so that the caller falls back; throws for other failures and for a
+// tensor of another device, whose addresses may be those of a tensor of |device|.
+bool run(c10::DeviceIndex device, keel_op_id op, at::ArrayRef<const View*> inputs,
+         at::ArrayRef<const View*> outputs, const void* attributes = nullptr,
          uint32_t attribute_count = 0);
 
 // The same with an attribute struct of keel/ops.h.
 template <typename Attributes>
-bool run(c10::DeviceIndex device, keel_op_id op, std::initializer_list<const keel_tensor*> inputs,
-         std::initializer_list<const keel_tensor*> outputs, const Attributes& attributes) {
+bool run(c10::DeviceIndex device, keel_op_id op, std::initializer_list<const View*> inputs,
+         std::initializer_list<const View*> outputs, const Attributes& attributes) {
   static_assert(sizeof(Attributes) % sizeof(keel_attribute) == 0);
-  return run(device, op, at::ArrayRef<const keel_tensor*>(inputs.begin(), inputs.size()),
-             at::ArrayRef<const keel_tensor*>(outputs.begin(), outputs.size()), &attributes,
+  return run(device, op, at::ArrayRef<const View*>(inputs.begin(), inputs.size()),
+             at::ArrayRef<const View*>(outputs.begin(), outputs.size()), &attributes,
              sizeof(Attributes) / sizeof(keel_attribute));
 }
 
