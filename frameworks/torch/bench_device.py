@@ -4,7 +4,8 @@
     python bench_device.py [--device keel:0] [--beside cpu] [--turns 9] [--threads N] [--json FILE]
 
 All cases of a figure are timed in one run, in turns that begin with another case each time; prints
-medians over the turns, and the median over the turns of the ratio.
+medians over the turns, and the median over the turns of the ratio. Keel's CPU device uses as many
+cores as torch uses threads.
 """
 
 import argparse
@@ -153,6 +154,7 @@ def main():
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    os.environ.setdefault("KEEL_CPU_CORES", str(options.threads))  # before Keel starts
     if options.peak:
         return peak_code(options.peak)
     ours, theirs = options.device, options.beside

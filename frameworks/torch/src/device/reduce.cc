@@ -6,9 +6,12 @@
 #include <ATen/WrapDimUtilsMulti.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <bitset>
+#include <cmath>
 
 #include "devices.h"
+#include "elementwise.h"
 #include "fallback.h"
 #include "views.h"
 
@@ -244,6 +247,86 @@ Tensor log_sum_exp(const Tensor& self, at::IntArrayRef dims, bool keeps) {
   return y.has_value() ? *y : KEEL_FALL_BACK(logsumexp, self, dims, keeps);
 }
 
+// The mean over |dims| and the norm of the differences from it, both in float32 or float64 and with
+// every dimension kept; |divisor| makes its square the variance. Nothing where no kernel can.
+struct Deviations {
+  Tensor mean;
+  Tensor norm;
+  double divisor;
+};
+
+std::optional<Deviations> deviations(const Tensor& self, OptionalDims dims,
+                                     const std::optional<at::Scalar>& correction) {
+  if (!at::isFloatingType(self.scalar_type())) return std::nullopt;
+  const at::ScalarType type = self.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto mean = reduce(KEEL_FUNCTION(MEAN), self, dims, true, type);
+  if (!mean.has_value()) return std::nullopt;
+  const Tensor differences = at::empty(self.sizes(), self.options().dtype(type));
+  Elementwise difference;
+  difference.function = KEEL_ELEMENTWISE_FUNCTION_SUB;
+  if (!elementwise_as_given(difference, differences, {self, mean->expand(self.sizes())},
+                            {0, 0, 0})) {
+    return std::nullopt;
+  }
+  const auto norm = reduce(KEEL_FUNCTION(NORM), differences, dims, true, type);
+  if (!norm.has_value()) return std::nullopt;
+  double count = 1;
+  for (int64_t i = 0; i < self.dim(); ++i) {
+    if (mean->size(i) != self.size(i)) count *= static_cast<double>(self.size(i));
+  }
+  const double lost = correction.has_value() ? correction->toDouble() : 1;
+  if (count <= lost) {
+    TORCH_WARN("var() and std(): degrees of freedom is <= 0: of ", count, " elements, the ",
+               "correction takes ", lost);
+  }
+  return Deviations{*mean, *norm, std::max(count - lost, 0.0)};
+}
+
+// |kept|, a result of deviations(), in |self|'s type and without the dimensions of |dims|.
+Tensor finished(const Tensor& kept, const Tensor& self, OptionalDims dims, bool keeps) {
+  const Tensor y = kept.to(self.scalar_type());
+  if (keeps) return y;
+  if (!dims.has_value() || dims->empty()) return y.reshape({});
+  return y.squeeze(*dims);
+}
+
+Tensor variance(const Deviations& of) {
+  return (of.norm * of.norm).div_(of.divisor);
+}
+Tensor deviation(const Deviations& of) {
+  return of.norm / std::sqrt(of.divisor);
+}
+
+using OptionalScalar = std::optional<at::Scalar>;
+
+Tensor var(const Tensor& self, OptionalDims dims, const OptionalScalar& correction, bool keeps) {
+  if (const auto of = deviations(self, dims, correction)) {
+    return finished(variance(*of), self, dims, keeps);
+  }
+  return KEEL_FALL_BACK2(var, correction, self, dims, correction, keeps);
+}
+Tensor standard(const Tensor& self, OptionalDims dims, const OptionalScalar& correction,
+                bool keeps) {
+  if (const auto of = deviations(self, dims, correction)) {
+    return finished(deviation(*of), self, dims, keeps);
+  }
+  return KEEL_FALL_BACK2(std, correction, self, dims, correction, keeps);
+}
+std::tuple<Tensor, Tensor> var_mean(const Tensor& self, OptionalDims dims,
+                                    const OptionalScalar& correction, bool keeps) {
+  if (const auto of = deviations(self, dims, correction)) {
+    return {finished(variance(*of), self, dims, keeps), finished(of->mean, self, dims, keeps)};
+  }
+  return KEEL_FALL_BACK2(var_mean, correction, self, dims, correction, keeps);
+}
+std::tuple<Tensor, Tensor> std_mean(const Tensor& self, OptionalDims dims,
+                                    const OptionalScalar& correction, bool keeps) {
+  if (const auto of = deviations(self, dims, correction)) {
+    return {finished(deviation(*of), self, dims, keeps), finished(of->mean, self, dims, keeps)};
+  }
+  return KEEL_FALL_BACK2(std_mean, correction, self, dims, correction, keeps);
+}
+
 bool equal(const Tensor& self, const Tensor& other) {
   TORCH_CHECK(
       self.device() == other.device(),
@@ -276,6 +359,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("all.dims", &all_dims);
   library.impl("linalg_vector_norm", &vector_norm);
   library.impl("logsumexp", &log_sum_exp);
+  library.impl("var.correction", &var);
+  library.impl("std.correction", &standard);
+  library.impl("var_mean.correction", &var_mean);
+  library.impl("std_mean.correction", &std_mean);
   library.impl("equal", &equal);
 }
 

@@ -41,8 +41,8 @@ nn.functional.mse_loss nn.functional.nll_loss nn.functional.relu nn.functional.r
 nn.functional.scaled_dot_product_attention nn.functional.silu nn.functional.softmin
 nn.functional.threshold norm ones ones_like permute pow prod ravel reciprocal remainder repeat
 reshape resolve_conj round rsqrt rsub scatter scatter_add select sigmoid sign sin slice softmax
-split sqrt squeeze stack sub sum t tanh to transpose tril triu trunc unbind unfold
-unsqueeze view where zero_ zeros zeros_like
+split sqrt squeeze stack std std_mean sub sum t tanh to transpose tril triu trunc unbind unfold
+unsqueeze var var_mean view where zero_ zeros zeros_like
 """.split()
 
 # Products of integers run on the CPU.

@@ -195,6 +195,21 @@ class ModuleTest(DeviceCase):
         self.assertEqual(torch.ones(3).keel().device, self.device)
         self.assertTrue(torch.ones(3).keel().is_keel)
 
+    def test_second_device_computes_while_the_first_is_current(self):
+        def gradients(device):
+            torch.manual_seed(1)
+            network = nn.Sequential(nn.Embedding(8, 6), nn.LayerNorm(6), nn.Linear(6, 5),
+                                    nn.GELU(), nn.Softmax(-1)).to(device)
+            y = network(torch.arange(6, device=device).view(2, 3))
+            torch.cat((y, y.tril()), 1).flatten(1).std(1).sum().backward()
+            return [parameter.grad for parameter in network.parameters()]
+
+        for ours, theirs in zip(gradients(self.there), gradients("cpu")):
+            self.assertEqual(ours.device, self.there)
+            torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-6)
+        self.assertEqual(torch.rand(3, device=self.there).bernoulli_().device, self.there)
+        self.assertEqual(torch.keel.current_device(), 0)
+
     def test_copies_between_devices(self):
         for view in (torch.arange(24.0).view(4, 6), torch.arange(24.0).view(4, 6).t()[::2],
                      torch.arange(4.0)[:, None].expand(4, 3)):

@@ -2,6 +2,7 @@
 """NaN, infinities and empty tensors through every family of operators of the device keel."""
 
 import unittest
+import warnings
 
 from device_case import DeviceCase
 
@@ -27,6 +28,8 @@ REDUCTIONS = {
     "abs_max": lambda x: torch.linalg.vector_norm(x, float("inf"), dim=-1),
     "max with index": lambda x: x.max(-1), "whole": lambda x: (x.sum(), x.mean()),
     "kept": lambda x: x.sum((0, 1), keepdim=True),
+    "var": lambda x: (x.var(-1), x.var(), x.var((0, 1), correction=0, keepdim=True)),
+    "std": lambda x: (x.std(-1), x.std(0)),
 }
 ROWS = {
     "softmax": lambda x: torch.softmax(x, -1), "log_softmax": lambda x: torch.log_softmax(x, -1),
@@ -67,9 +70,22 @@ class SpecialTest(DeviceCase):
         x = torch.stack([SPECIAL, SPECIAL.nan_to_num(1).clamp(-4, 4), SPECIAL.abs(),
                          torch.ones(10)])
         for name, function in REDUCTIONS.items():
+            # PyTorch's CPU adds in float64 for variances alone, where 3e38 has a square.
+            of = torch.where(x == 3e38, 3e18, x) if name in ("var", "std") else x
             with self.subTest(name):
-                self.assert_as_on_cpu(function, x, **CLOSE)
-                self.assert_as_on_cpu(function, x.view(2, 2, 10).transpose(0, 2), **CLOSE)
+                self.assert_as_on_cpu(function, of, **CLOSE)
+                self.assert_as_on_cpu(function, of.view(2, 2, 10).transpose(0, 2), **CLOSE)
+
+    def test_moments(self):
+        x = torch.linspace(-3, 3, 24).view(2, 3, 4)
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            limits = CLOSE if dtype != torch.bfloat16 else {"rtol": 8e-3, "atol": 1e-3}
+            for dims in (0, (0, 2), None):
+                for correction in (0, 1, 1.5):
+                    for function in (torch.var_mean, torch.std_mean):
+                        self.assert_as_on_cpu(
+                            lambda x: function(x, dims, correction=correction), x.to(dtype),
+                            **limits)
 
     def test_rows(self):
         infinity = torch.tensor(float("inf"))
@@ -92,7 +108,8 @@ class SpecialTest(DeviceCase):
                      ("softmax", "log_softmax", "layer_norm", "rms_norm", "gelu", "silu", "clamp",
                       "where", "addcmul", "pow", "index_select", "gather", "product", "cat")}
         functions.update(tanh=torch.tanh, sigmoid=torch.sigmoid, relu=torch.relu, exp=torch.exp,
-                         sum=REDUCTIONS["sum"], mean=REDUCTIONS["mean"], amax=REDUCTIONS["amax"])
+                         sum=REDUCTIONS["sum"], mean=REDUCTIONS["mean"], amax=REDUCTIONS["amax"],
+                         var=lambda x: x.var(-1), std=lambda x: x.std(0))
 
         for name, function in functions.items():
             def gradient(x, function=function):
@@ -112,6 +129,9 @@ class SpecialTest(DeviceCase):
         torch.manual_seed(1)
         q = torch.randn(2, 2, 5, 8)
         mask = torch.zeros(5, 5).masked_fill(torch.ones(5, 5).triu(1) > 0, -float("inf"))
+        self.assert_as_on_cpu(attend, q, mask, rtol=1e-5, atol=1e-6)
+        self.assert_as_on_cpu(attend, q, mask == 0, rtol=1e-5, atol=1e-6)
+        mask[2] = -float("inf")  # a query without a key
         self.assert_as_on_cpu(attend, q, mask, rtol=1e-5, atol=1e-6)
         self.assert_as_on_cpu(attend, q, mask == 0, rtol=1e-5, atol=1e-6)
         self.assert_as_on_cpu(
@@ -166,6 +186,8 @@ class EmptyTest(DeviceCase):
     def test_reductions(self):
         named = {name: REDUCTIONS[name] for name in ("sum", "mean", "all", "any", "prod", "norm",
                                                      "abs_sum", "whole")}
+        named["var"] = lambda x: (x.var(-1), x.std())
+        warnings.filterwarnings("ignore", "(var|std).*degrees of freedom")
         self.each(named)
         others = ("amax", "amin", "argmax", "argmin", "max with index")
         self.each({name: REDUCTIONS[name] for name in others}, ((0, 3),))
