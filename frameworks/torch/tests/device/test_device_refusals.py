@@ -41,7 +41,7 @@ class MissingTest(DeviceCase):
         keel_torch.forbid_fallback()
         with self.assertRaisesRegex(NotImplementedError, r"aten::lgamma") as caught:
             torch.lgamma(x)
-        for part in ("keel:0", "cpu:0", "forbid_fallback(False)", ".cpu()"):
+        for part in ("keel:0", keel_torch.devices()[0], "forbid_fallback(False)", ".cpu()"):
             self.assertIn(part, str(caught.exception))
         self.assertEqual(keel_torch.fallbacks(), {})
         self.assert_same(x + 1, x.cpu() + 1)
@@ -87,6 +87,8 @@ class TwoDevicesTest(DeviceCase):
 
     def twins(self):
         """Tensors of both devices at one address."""
+        if keel_torch.devices()[:2] != ["cpu:0", "cpu:1"]:
+            self.skipTest("devices with addresses of their own")
         gc.collect()
         torch.keel.empty_cache()  # both devices' addresses begin at the same one
         ours, theirs = [], []
@@ -126,9 +128,11 @@ class TwoDevicesTest(DeviceCase):
         self.assertTrue(bool((theirs.cpu() == 5).all()))
 
     def test_device_beyond_the_list_is_named(self):
-        with self.assertRaisesRegex(RuntimeError, r"keel:9.*keel:0 \(cpu:0\), keel:1 \(cpu:1\)"):
+        names = keel_torch.devices()
+        listed = rf"keel:0 \({names[0]}\), keel:1 \({names[1]}\)"
+        with self.assertRaisesRegex(RuntimeError, "keel:9.*" + listed):
             torch.ones(3, device="keel:9")
-        with self.assertRaisesRegex(RuntimeError, "'tpu'.*cpu:0"):
+        with self.assertRaisesRegex(RuntimeError, "'tpu'.*" + listed):
             keel_torch.device("tpu")
 
 

@@ -80,6 +80,7 @@ class StreamsTest(DeviceCase):
         x = torch.zeros(1 << 16, device=self.device)
         first, second = (torch.Stream(device=self.device) for _ in range(2))
         self.assertNotEqual(first, second)
+        first.wait_stream(torch.keel.current_stream())  # for the zeros
         for turn in range(20):
             with first:
                 x.add_(1)
