@@ -86,14 +86,20 @@ struct Devices {
   Devices() {
     try {
       make();
+    } catch (const c10::Error& error) {
+      fail(error.what_without_backtrace());  // the caller's error has a trace of its own
     } catch (const std::exception& exception) {
-      handles.clear();
-      names.clear();
-      failure = exception.what();
+      fail(exception.what());
     }
   }
 
  private:
+  void fail(std::string reason) {
+    handles.clear();
+    names.clear();
+    failure = std::move(reason);
+  }
+
   void make() {
     const char* const list = std::getenv("KEEL_DEVICES");
     const std::vector<std::string> chosen = names_of(list == nullptr ? "" : list);

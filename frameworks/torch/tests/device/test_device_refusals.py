@@ -211,6 +211,9 @@ class FilesElsewhereTest(DeviceCase):
         with tempfile.TemporaryDirectory() as folder:
             path = str(pathlib.Path(folder) / "model.pt")
             torch.save({"x": torch.arange(3.0, device="keel:1")}, path)
+            refused, *moved = self.load(path, [None, "cpu"], KEEL_DEVICES="tpu:0")
+            self.assertRegex(refused, "refused: .*torch.keel.is_available().*map_location")
+            self.assertEqual(moved, ["cpu [0.0, 1.0, 2.0]"])
             refused, *moved = self.load(path, [None, "cpu", "keel:0", {"keel:1": "keel:0"}],
                                         KEEL_DEVICES="cpu:0")
             self.assertRegex(refused, "refused: .*keel.*map_location")
@@ -224,6 +227,25 @@ class FilesElsewhereTest(DeviceCase):
             refused, moved = self.load(path, [None, "cpu"], PYTHONPATH="")
             self.assertRegex(refused, "refused: .*keel:0")
             self.assertEqual(moved, "cpu [0.0, 1.0, 2.0]")
+
+
+class NoDeviceTest(DeviceCase):
+    def test_reason_is_part_of_each_error(self):
+        code = """if True:
+            import torch
+            try:
+                torch.ones(1, device="keel")
+            except RuntimeError as error:
+                print(error)
+            weight = torch.ones(2, requires_grad=True)
+            (weight * 2).sum().backward()  # of the CPU
+            print(weight.grad.tolist())
+        """
+        finished = run_python(code, KEEL_DEVICES="tpu:0")
+        self.assertEqual(finished.returncode, 0, finished.stderr)
+        error, gradient = finished.stdout.splitlines()
+        self.assertRegex(error, "no device keel:0; there is none: .*'tpu:0' is no device.*cpu:0")
+        self.assertEqual(gradient, "[2.0, 2.0]")
 
 
 class OtherTorchTest(unittest.TestCase):
