@@ -99,8 +99,41 @@ void release(void* context) {
   delete block;
 }
 
-class DeviceAllocator final : public c10::Allocator {
+keel_memory_stats stats_of(c10::DeviceIndex index) {
+  keel_memory_stats stats = KEEL_STRUCT_INIT(keel_memory_stats, KEEL_STRUCT_MEMORY_STATS);
+  check(keel_memory_stats_get(handle(index), &stats), "reading memory statistics");
+  return stats;
+}
+
+class DeviceAllocator final : public c10::DeviceAllocator {
  public:
+  // What torch.accelerator asks for.
+  bool initialized() override { return is_initialized(); }
+  void emptyCache(c10::MempoolId_t) override { empty_cache(); }
+  void recordStream(const c10::DataPtr& pointer, c10::Stream stream) override {
+    record_stream(pointer, stream);
+  }
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
+    constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    const keel_memory_stats of_keel = stats_of(resolve(index));
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    stats.allocation[kAll].current = static_cast<int64_t>(of_keel.live_blocks);
+    stats.allocation[kAll].allocated = static_cast<int64_t>(of_keel.allocations);
+    stats.allocated_bytes[kAll].current = static_cast<int64_t>(of_keel.allocated);
+    stats.allocated_bytes[kAll].peak = static_cast<int64_t>(of_keel.allocated_peak);
+    stats.reserved_bytes[kAll].current = static_cast<int64_t>(of_keel.reserved);
+    stats.reserved_bytes[kAll].peak = static_cast<int64_t>(of_keel.reserved_peak);
+    stats.requested_bytes[kAll].current = static_cast<int64_t>(of_keel.requested);
+    stats.num_ooms = static_cast<int64_t>(of_keel.out_of_memory);
+    stats.num_device_alloc = static_cast<int64_t>(of_keel.native_allocs);
+    stats.num_device_free = static_cast<int64_t>(of_keel.native_frees);
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex) override {}  // Keel keeps the sums
+  void resetPeakStats(c10::DeviceIndex index) override {
+    check(keel_memory_stats_reset_peaks(handle(resolve(index))), "resetting memory statistics");
+  }
+
   c10::DataPtr allocate(size_t bytes) override {
     const c10::DeviceIndex index = current();
     const c10::Device device(kType, index);
@@ -181,7 +214,7 @@ class PinnedAllocator final : public c10::Allocator {
 
 }  // namespace
 
-c10::Allocator* device_allocator() {
+c10::DeviceAllocator* device_allocator() {
   static auto* const allocator = new DeviceAllocator;
   return allocator;
 }

@@ -4,6 +4,7 @@
 #define FRAMEWORKS_TORCH_SRC_DEVICE_DEVICE_ALLOCATOR_H_
 
 #include <c10/core/Allocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Storage.h>
 #include <c10/core/Stream.h>
 
@@ -11,7 +12,7 @@ namespace keel_torch::device {
 
 // Allocates on the calling thread's device and stream. Throws torch.OutOfMemoryError once Keel has
 // returned its cache, and this allocator its own, and the memory still does not suffice.
-c10::Allocator* device_allocator();
+c10::DeviceAllocator* device_allocator();
 
 // Delays the reuse of |pointer|'s memory after its release until the work that |stream| has by then
 // is done. Does nothing for memory of another allocator.

@@ -142,6 +142,13 @@ class ArithmeticTest(DeviceCase):
         self.assertEqual(float(torch.tensor(2.5, dtype=torch.bfloat16, device=self.device)), 2.5)
         self.assertEqual([int(number) for number in x], [0, 1, 2, 3])
 
+    def test_complex_views_share_memory(self):
+        pairs = torch.arange(6.0, device=self.device).view(3, 2)
+        numbers = torch.view_as_complex(pairs)
+        self.assert_same(numbers, torch.tensor([1j, 2 + 3j, 4 + 5j]))
+        torch.view_as_real(numbers).mul_(2)
+        self.assert_same(pairs, torch.arange(6.0).view(3, 2) * 2)
+
     def test_neg_and_conj_views(self):
         x = torch.tensor([1 + 2j, 3 - 1j])
         imag = x.conj().imag
@@ -232,6 +239,12 @@ class ModuleTest(DeviceCase):
         self.assertLess(torch.keel.memory_allocated(), before + (3 << 20))
         self.assertGreaterEqual(torch.keel.max_memory_allocated(), before + (3 << 20))
         torch.keel.empty_cache()
+        self.assertEqual(torch.accelerator.memory_allocated(), torch.keel.memory_allocated())
+        self.assertEqual(torch.accelerator.max_memory_allocated(),
+                         torch.keel.max_memory_allocated())
+        self.assertEqual(torch.accelerator.memory_reserved(1), torch.keel.memory_reserved(1))
+        torch.accelerator.reset_peak_memory_stats()
+        torch.accelerator.empty_cache()
 
     def test_autocast_computes_products_in_bfloat16(self):
         network = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 3)).to(self.device)
