@@ -39,9 +39,9 @@ bool wait_for_key(c10d::Store& store, const std::string& key, milliseconds timeo
   return true;
 }
 
-keel_comm join(c10d::Store& store, const std::string& key, int rank, int world,
+keel_comm join(c10d::Store& store, const std::string& key, c10::Device device, int rank, int world,
                milliseconds timeout) {
-  const keel_device device = Runtime::get().device();
+  const keel_device own = keel_device_of(device);
   keel_unique_id id;
   if (rank == 0) {
     check(keel_unique_id_create(&id), "creating the communicator's id");
@@ -61,7 +61,7 @@ keel_comm join(c10d::Store& store, const std::string& key, int rank, int world,
   keel_comm_options options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
   options.timeout_ns = in_nanoseconds(timeout);
   keel_comm comm;
-  check(keel_comm_init_rank(device, &id, static_cast<uint32_t>(rank), static_cast<uint32_t>(world),
+  check(keel_comm_init_rank(own, &id, static_cast<uint32_t>(rank), static_cast<uint32_t>(world),
                             &options, &comm),
         "creating the communicator");
   return comm;
@@ -82,7 +82,7 @@ void LaneWork::wait_slice(milliseconds slice) {
     (void)keel_event_wait(event, in_nanoseconds(slice));
   } else if (is_last) {
     // A thread in keel_stream_synchronize runs the operation itself.
-    (void)keel_stream_synchronize(lane_->stream_, in_nanoseconds(slice));
+    (void)keel_stream_synchronize(lane_->stream_.handle(), in_nanoseconds(slice));
   } else {
     KeelWork::wait_slice(slice);  // another thread is about to settle the Work
     return;
@@ -107,17 +107,15 @@ void LaneWork::abort_group() {
   lane_->abort();
 }
 
-Lane::Lane(keel_comm comm, int rank, milliseconds timeout)
-    : comm_(comm), rank_(rank), timeout_(timeout), applied_timeout_(timeout) {
-  check(keel_stream_create(Runtime::get().device(), 0, &stream_), "creating a stream");
-}
+Lane::Lane(keel_comm comm, c10::Device device, int rank, milliseconds timeout)
+    : comm_(comm), rank_(rank), stream_(device), timeout_(timeout), applied_timeout_(timeout) {}
 
 Lane::~Lane() {
   close();
 }
 
 keel_status Lane::query(const LaneWork& work) const {
-  return work.event_.id != 0 ? keel_event_query(work.event_) : keel_stream_query(stream_);
+  return work.event_.id != 0 ? keel_event_query(work.event_) : keel_stream_query(stream_.handle());
 }
 
 void Lane::reap(Settled* out) {
@@ -131,6 +129,8 @@ void Lane::reap(Settled* out) {
                              " failed: " + (status == KEEL_TIMED_OUT ? "Timed out : " : "") +
                              failure_text(status));
       stream_failed_ = true;
+    } else {
+      failure = work->finish_failure_;
     }
     if (work->event_.id != 0) free_events_.push_back(std::exchange(work->event_, {}));
     out->emplace_back(work, failure);
@@ -156,7 +156,7 @@ void Lane::refuse_if_over(const KeelWork& work) {
 
 void Lane::recover_stream(const KeelWork& work) {
   if (!stream_failed_) return;
-  const keel_status status = keel_stream_recover(stream_, in_nanoseconds(timeout_));
+  const keel_status status = keel_stream_recover(stream_.handle(), in_nanoseconds(timeout_));
   // The failure that ended the stream is reported once more here, or the stream is as before.
   if (status == KEEL_TIMED_OUT || status == KEEL_DEVICE_LOST) {
     C10_THROW_ERROR(DistBackendError,
@@ -169,6 +169,17 @@ void Lane::apply_timeout(milliseconds timeout) {
   if (timeout == applied_timeout_) return;
   check(keel_comm_timeout_set(comm_, in_nanoseconds(timeout)), "setting the operation's timeout");
   applied_timeout_ = timeout;
+}
+
+void Lane::enqueue_finish(LaneWork& work) {
+  const std::function<void()> finish = work.take_finish();
+  if (!finish) return;
+  try {
+    stream_.run(finish);
+  } catch (...) {
+    // A failure of the operation itself counts first, which the stream then reports.
+    work.finish_failure_ = std::current_exception();
+  }
 }
 
 c10::intrusive_ptr<KeelWork> Lane::run(Call call, const Enqueue& enqueue) {
@@ -193,18 +204,20 @@ c10::intrusive_ptr<KeelWork> Lane::run(Call call, const Enqueue& enqueue) {
           free_events_.pop_back();
         }
         // A stream that has failed records nothing: the stream's status is then the Work's.
-        if (keel_event_record(event, stream_) == KEEL_OK) {
+        if (keel_event_record(event, stream_.handle()) == KEEL_OK) {
           pending_.back()->event_ = event;
         } else {
           free_events_.push_back(event);
         }
       }
       apply_timeout(is_unset ? timeout_ : work->call().timeout);
-      const keel_status status = enqueue(comm_, stream_);
+      stream_.wait_for_caller();
+      const keel_status status = enqueue(comm_, stream_.handle());
       if (status != KEEL_OK) {
         C10_THROW_ERROR(DistBackendError, "keel: " + work->text() + ": " + failure_text(status));
       }
       pending_.push_back(work);
+      if (stream_.is_of_device()) enqueue_finish(*work);
       if (pending_.size() == 1) reap(&ended);
     } catch (...) {
       refusal = std::current_exception();
@@ -260,7 +273,7 @@ void Lane::close() {
   if (keel_comm_finalize(comm_, in_nanoseconds(kLeave)) == KEEL_TIMED_OUT) {
     (void)keel_comm_abort(comm_);
   }
-  (void)keel_stream_synchronize(stream_, in_nanoseconds(kLeave));
+  (void)keel_stream_synchronize(stream_.handle(), in_nanoseconds(kLeave));
   Settled ended;
   {
     std::lock_guard lock(mutex_);
@@ -273,7 +286,7 @@ void Lane::close() {
     pending_.clear();
   }
   (void)keel_comm_destroy(comm_);
-  (void)keel_stream_destroy(stream_);
+  stream_.close();
   settle(ended);
   for (const keel_event event : free_events_) (void)keel_event_destroy(event);
   free_events_.clear();

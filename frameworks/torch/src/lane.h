@@ -18,6 +18,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
+#include "lane_stream.h"
 #include "work.h"
 
 namespace keel_torch {
@@ -29,9 +30,10 @@ class Lane;
 // for among them.
 bool wait_for_key(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout);
 
-// Creates the communicator of |world| ranks whose id rank 0 publishes in |store| under |key|.
-// Blocks until all ranks have joined, or throws c10::DistBackendError at |timeout|.
-keel_comm join(c10d::Store& store, const std::string& key, int rank, int world,
+// Creates the communicator of |world| ranks whose id rank 0 publishes in |store| under |key|; this
+// rank's device there is |device|. Blocks until all ranks have joined, or throws
+// c10::DistBackendError at |timeout|.
+keel_comm join(c10d::Store& store, const std::string& key, c10::Device device, int rank, int world,
                std::chrono::milliseconds timeout);
 
 // Work of an operation that a lane has enqueued.
@@ -49,19 +51,23 @@ class LaneWork : public KeelWork {
   friend class Lane;
 
   const std::shared_ptr<Lane> lane_;
-  keel_event event_{};  // with the lane's mutex held; 0: the stream has no later operation
+  // With the lane's mutex held:
+  keel_event event_{};  // 0: the stream has no later operation
+  std::exception_ptr finish_failure_;
 };
 
 // Thread-safe; the order of operations is that of the calls of run().
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
-  // Takes |comm|. |timeout|: of operations that set none.
-  Lane(keel_comm comm, int rank, std::chrono::milliseconds timeout);
+  // Takes |comm|, whose device at this rank is |device|. |timeout|: of operations that set none.
+  Lane(keel_comm comm, c10::Device device, int rank, std::chrono::milliseconds timeout);
   ~Lane();
 
   // Calls |enqueue|, which enqueues one operation of keel.h on the stream and returns its status.
   // Throws c10::DistBackendError, with the operation and the reason, where it is refused. An
-  // operation that is over when |enqueue| returns is settled by this thread.
+  // operation that is over when |enqueue| returns is settled by this thread. On a keel device the
+  // operation runs after the work of the calling thread's current stream, and the call's finish()
+  // on the lane's stream.
   using Enqueue = std::function<keel_status(keel_comm, keel_stream)>;
   c10::intrusive_ptr<KeelWork> run(Call call, const Enqueue& enqueue);
 
@@ -89,6 +95,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   keel_status query(const LaneWork& work) const;
   void refuse_if_over(const KeelWork& work);
   void recover_stream(const KeelWork& work);
+  // Enqueues the call's finish() behind the operation, on the stream of a keel device.
+  void enqueue_finish(LaneWork& work);
   void apply_timeout(std::chrono::milliseconds timeout);
   static void settle(const Settled& works);
   void watch(c10::intrusive_ptr<LaneWork> work);
@@ -96,7 +104,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
   const keel_comm comm_;
   const int rank_;
-  keel_stream stream_{};
+  LaneStream stream_;
 
   mutable std::mutex mutex_;  // protects all below, and the order of operations
   std::chrono::milliseconds timeout_;

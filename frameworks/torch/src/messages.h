@@ -3,13 +3,15 @@
 #ifndef FRAMEWORKS_TORCH_SRC_MESSAGES_H_
 #define FRAMEWORKS_TORCH_SRC_MESSAGES_H_
 
+#include <c10/core/Device.h>
+
 #include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
-#include <utility>
+#include <tuple>
 
 #include "work.h"
 
@@ -18,7 +20,8 @@ namespace keel_torch {
 class MessageLane;
 
 // The messages of one rank. The first message in each direction between two ranks creates a
-// communicator and a thread for that direction: keel.h matches messages by order alone and runs the
+// communicator and a thread for that direction, and the first message of keel tensors another one
+// of the ranks' keel devices: keel.h matches messages by order alone and runs the
 // messages of one communicator one after the other, while PyTorch's programs send before they
 // receive on both sides, and receive tags out of order. Thread-safe.
 class Messages {
@@ -26,9 +29,11 @@ class Messages {
   Messages(c10::intrusive_ptr<c10d::Store> store, int rank, std::chrono::milliseconds timeout);
   ~Messages();
 
-  // |tensor| is flat; the Work keeps it until the peer has received it.
+  // |tensor| is flat; the Work keeps it until the peer has received it. The message is sent after
+  // the work of the calling thread's current stream, if |tensor| is of a keel device.
   c10::intrusive_ptr<KeelWork> send(const at::Tensor& tensor, int peer, int tag);
-  // |tensor|: where the message goes in the end. Fails if the message has another size.
+  // |tensor|: where the message goes in the end. Fails if the message has another size. Receives no
+  // message of the CPU's memory for a tensor of a keel device, nor the reverse.
   c10::intrusive_ptr<KeelWork> receive(const at::Tensor& tensor, int peer, int tag);
 
   void set_timeout(std::chrono::milliseconds timeout);
@@ -38,7 +43,7 @@ class Messages {
   void close();
 
  private:
-  MessageLane& lane(int peer, bool sends);
+  MessageLane& lane(int peer, bool sends, c10::Device device);
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const int rank_;
@@ -46,7 +51,8 @@ class Messages {
   std::chrono::milliseconds timeout_;
   uint64_t sequence_ = 0;
   bool is_closed_ = false;
-  std::map<std::pair<int, bool>, std::shared_ptr<MessageLane>> lanes_;  // by peer and direction
+  // By peer, direction, and whether tensors of a keel device are sent.
+  std::map<std::tuple<int, bool, bool>, std::shared_ptr<MessageLane>> lanes_;
 };
 
 }  // namespace keel_torch

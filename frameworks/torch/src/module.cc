@@ -18,7 +18,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   py::module_::import("torch.distributed");
 
   py::class_<ProcessGroup, c10d::Backend, c10::intrusive_ptr<ProcessGroup>>(
-      module, "ProcessGroup", "One rank's part of a process group over Keel's CPU device.")
+      module, "ProcessGroup", "One rank's part of a process group over Keel's devices.")
       .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                        std::chrono::milliseconds timeout) {
              return c10::make_intrusive<ProcessGroup>(store, rank, size, timeout);

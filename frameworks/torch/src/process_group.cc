@@ -37,6 +37,7 @@ const Tensors& list_of(const ProcessGroup::TensorLists& lists, const at::Tensor&
               lists.front().size(), " tensors for ", world, " ranks");
   for (const at::Tensor& tensor : lists.front()) {
     check_tensor(tensor, name);
+    check_one_device(one, tensor, name);
     TORCH_CHECK(tensor.scalar_type() == one.scalar_type(), "keel: ", name,
                 ": tensors of the types ", c10::toString(tensor.scalar_type()), " and ",
                 c10::toString(one.scalar_type()));
@@ -111,8 +112,7 @@ ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Store> store, int rank, int 
     : Backend(rank, size),
       store_(store),
       options_(c10::make_intrusive<Options>("keel", timeout)),
-      lane_(std::make_shared<Lane>(join(*store, "keel/collectives", rank, size, timeout), rank,
-                                   timeout)),
+      lanes_(store, rank, size, timeout),
       messages_(store, rank, timeout) {
   init();
 }
@@ -123,7 +123,7 @@ ProcessGroup::~ProcessGroup() {
 
 void ProcessGroup::setTimeout(milliseconds timeout) {
   options_->timeout = timeout;
-  lane_->set_timeout(timeout);
+  lanes_.set_timeout(timeout);
   messages_.set_timeout(timeout);
 }
 
@@ -133,8 +133,10 @@ ProcessGroup::WorkPtr ProcessGroup::note(WorkPtr work) {
   return work;
 }
 
-ProcessGroup::WorkPtr ProcessGroup::run(Call call, const Lane::Enqueue& enqueue) {
-  return note(lane_->run(std::move(call), enqueue));
+ProcessGroup::WorkPtr ProcessGroup::run(c10::Device device, Call call,
+                                        const Lane::Enqueue& enqueue) {
+  Lane& lane = lanes_.of(device, call.name());
+  return note(lane.run(std::move(call), enqueue));
 }
 
 ProcessGroup::WorkPtr ProcessGroup::combine(OpType type, const std::function<WorkPtr(size_t)>& part,
@@ -151,14 +153,15 @@ uint32_t ProcessGroup::check_root(int64_t root, const char* name) const {
   return static_cast<uint32_t>(root);
 }
 
-keel_reduction ProcessGroup::reduction(const ReduceOp& op, at::ScalarType type) {
-  if (op != ReduceOp::PREMUL_SUM) return reduction_of(op, type);
+keel_reduction ProcessGroup::reduction(const ReduceOp& op, const at::Tensor& like,
+                                       const char* name) {
+  if (op != ReduceOp::PREMUL_SUM) return reduction_of(op, like.scalar_type());
   const auto* const supplement =
       dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK(supplement != nullptr, "keel: PREMUL_SUM has no factor");
-  return lane_->premul_sum(supplement->tensor_factor.defined()
-                               ? supplement->tensor_factor.item<double>()
-                               : supplement->double_factor);
+  return lanes_.of(like.device(), name)
+      .premul_sum(supplement->tensor_factor.defined() ? supplement->tensor_factor.item<double>()
+                                                      : supplement->double_factor);
 }
 
 ProcessGroup::WorkPtr ProcessGroup::broadcast(Tensors& tensors,
@@ -169,7 +172,8 @@ ProcessGroup::WorkPtr ProcessGroup::broadcast(Tensors& tensors,
   const bool is_root = static_cast<int>(root) == rank_;
   const at::Tensor flat = is_root ? flat_input(tensor) : flat_output(tensor);
   const Type type = type_for_copies(tensor.scalar_type());
-  return run({OpType::BROADCAST,
+  return run(tensor.device(),
+             {OpType::BROADCAST,
               "keel:broadcast",
               {flat},
               {tensor},
@@ -187,9 +191,10 @@ ProcessGroup::WorkPtr ProcessGroup::allreduce(Tensors& tensors,
   const BelowAutograd guard;
   const at::Tensor tensor = only(tensors, "all_reduce");
   const Type type = type_for_reductions(tensor.scalar_type(), options.reduceOp, "all_reduce");
-  const keel_reduction op = reduction(options.reduceOp, tensor.scalar_type());
+  const keel_reduction op = reduction(options.reduceOp, tensor, "all_reduce");
   const at::Tensor flat = flat_input(tensor);
-  return run({OpType::ALLREDUCE,
+  return run(tensor.device(),
+             {OpType::ALLREDUCE,
               "keel:all_reduce",
               {flat},
               {tensor},
@@ -209,6 +214,7 @@ ProcessGroup::WorkPtr ProcessGroup::allreduce_coalesced(
   bool are_alike = true;
   for (const at::Tensor& tensor : tensors) {
     check_tensor(tensor, "all_reduce");
+    check_one_device(tensors.front(), tensor, "all_reduce");
     are_alike = are_alike && tensor.scalar_type() == tensors.front().scalar_type();
   }
   if (!are_alike) {
@@ -222,9 +228,10 @@ ProcessGroup::WorkPtr ProcessGroup::allreduce_coalesced(
   }
   const at::ScalarType element = tensors.front().scalar_type();
   const Type type = type_for_reductions(element, options.reduceOp, "all_reduce");
-  const keel_reduction op = reduction(options.reduceOp, element);
+  const keel_reduction op = reduction(options.reduceOp, tensors.front(), "all_reduce");
   const at::Tensor joined = joined_input(tensors);
-  return run({OpType::ALLREDUCE_COALESCED,
+  return run(joined.device(),
+             {OpType::ALLREDUCE_COALESCED,
               "keel:all_reduce",
               {joined},
               tensors,
@@ -242,10 +249,11 @@ ProcessGroup::WorkPtr ProcessGroup::reduce(Tensors& tensors, const c10d::ReduceO
   const at::Tensor tensor = only(tensors, "reduce");
   const uint32_t root = check_root(options.rootRank, "reduce");
   const Type type = type_for_reductions(tensor.scalar_type(), options.reduceOp, "reduce");
-  const keel_reduction op = reduction(options.reduceOp, tensor.scalar_type());
+  const keel_reduction op = reduction(options.reduceOp, tensor, "reduce");
   const at::Tensor flat = flat_input(tensor);
   const bool is_root = static_cast<int>(root) == rank_;
-  return run({OpType::REDUCE,
+  return run(tensor.device(),
+             {OpType::REDUCE,
               "keel:reduce",
               {flat},
               {tensor},
@@ -269,7 +277,8 @@ ProcessGroup::WorkPtr ProcessGroup::allgather(TensorLists& outputs, Tensors& inp
   const at::Tensor flat = flat_input(input);
   const at::Tensor joined = joined_output(list);
   const Type type = type_for_copies(input.scalar_type());
-  return run({OpType::ALLGATHER,
+  return run(input.device(),
+             {OpType::ALLGATHER,
               "keel:all_gather",
               {flat, joined},
               list,
@@ -292,6 +301,7 @@ ProcessGroup::WorkPtr ProcessGroup::_allgather_base(at::Tensor& output, at::Tens
   const BelowAutograd guard;
   check_tensor(output, "all_gather");
   check_tensor(input, "all_gather");
+  check_one_device(output, input, "all_gather");
   TORCH_CHECK(output.numel() == input.numel() * size_, "keel: all_gather: ", input.numel(),
               " elements of ", size_, " ranks, and room for ", output.numel());
   TORCH_CHECK(output.scalar_type() == input.scalar_type(), "keel: all_gather: an output of type ",
@@ -300,7 +310,8 @@ ProcessGroup::WorkPtr ProcessGroup::_allgather_base(at::Tensor& output, at::Tens
   const at::Tensor flat = flat_input(input);
   const at::Tensor whole = flat_output(output);
   const Type type = type_for_copies(input.scalar_type());
-  return run({OpType::_ALLGATHER_BASE,
+  return run(input.device(),
+             {OpType::_ALLGATHER_BASE,
               "keel:all_gather",
               {flat, whole},
               {output},
@@ -361,7 +372,8 @@ ProcessGroup::WorkPtr ProcessGroup::gather(TensorLists& outputs, Tensors& inputs
     TORCH_CHECK(outputs.empty() || outputs.front().empty(), "keel: gather: rank ", rank_,
                 " is not the root, and has a list of outputs");
   }
-  return run({OpType::GATHER, "keel:gather", {flat, joined}, list, options.timeout, finish},
+  return run(input.device(),
+             {OpType::GATHER, "keel:gather", {flat, joined}, list, options.timeout, finish},
              [&](keel_comm comm, keel_stream stream) {
                return keel_gather(comm, flat.data_ptr(),
                                   joined.defined() ? joined.data_ptr() : nullptr,
@@ -386,7 +398,8 @@ ProcessGroup::WorkPtr ProcessGroup::scatter(Tensors& outputs, TensorLists& input
     TORCH_CHECK(inputs.empty() || inputs.front().empty(), "keel: scatter: rank ", rank_,
                 " is not the root, and has a list of inputs");
   }
-  return run({OpType::SCATTER,
+  return run(output.device(),
+             {OpType::SCATTER,
               "keel:scatter",
               {flat, joined},
               {output},
@@ -407,10 +420,11 @@ ProcessGroup::WorkPtr ProcessGroup::reduce_scatter(Tensors& outputs, TensorLists
               "keel: reduce_scatter: rank ", rank_, " has room for ", output.numel(),
               " elements of ", list[static_cast<size_t>(rank_)].numel());
   const Type type = type_for_reductions(output.scalar_type(), options.reduceOp, "reduce_scatter");
-  const keel_reduction op = reduction(options.reduceOp, output.scalar_type());
+  const keel_reduction op = reduction(options.reduceOp, output, "reduce_scatter");
   const at::Tensor joined = joined_input(list);
   const at::Tensor flat = flat_output(output);
-  return run({OpType::REDUCE_SCATTER,
+  return run(output.device(),
+             {OpType::REDUCE_SCATTER,
               "keel:reduce_scatter",
               {joined, flat},
               {output},
@@ -432,16 +446,18 @@ ProcessGroup::WorkPtr ProcessGroup::_reduce_scatter_base(
   const BelowAutograd guard;
   check_tensor(output, "reduce_scatter");
   check_tensor(input, "reduce_scatter");
+  check_one_device(output, input, "reduce_scatter");
   TORCH_CHECK(input.numel() == output.numel() * size_, "keel: reduce_scatter: ", input.numel(),
               " elements for ", size_, " ranks with room for ", output.numel(), " each");
   TORCH_CHECK(output.scalar_type() == input.scalar_type(),
               "keel: reduce_scatter: an output of type ", c10::toString(output.scalar_type()),
               " for an input of type ", c10::toString(input.scalar_type()));
   const Type type = type_for_reductions(output.scalar_type(), options.reduceOp, "reduce_scatter");
-  const keel_reduction op = reduction(options.reduceOp, output.scalar_type());
+  const keel_reduction op = reduction(options.reduceOp, output, "reduce_scatter");
   const at::Tensor whole = flat_input(input);
   const at::Tensor flat = flat_output(output);
-  return run({OpType::_REDUCE_SCATTER_BASE,
+  return run(output.device(),
+             {OpType::_REDUCE_SCATTER_BASE,
               "keel:reduce_scatter",
               {whole, flat},
               {output},
@@ -470,6 +486,7 @@ ProcessGroup::WorkPtr ProcessGroup::alltoall_base(at::Tensor& output, at::Tensor
   const BelowAutograd guard;
   check_tensor(output, "all_to_all");
   check_tensor(input, "all_to_all");
+  check_one_device(output, input, "all_to_all");
   TORCH_CHECK(output.scalar_type() == input.scalar_type(), "keel: all_to_all: an output of type ",
               c10::toString(output.scalar_type()), " for an input of type ",
               c10::toString(input.scalar_type()));
@@ -479,7 +496,8 @@ ProcessGroup::WorkPtr ProcessGroup::alltoall_base(at::Tensor& output, at::Tensor
   const auto sends = split_counts(flat_in, input_splits, size_, type.units, "the input");
   const auto receives = split_counts(flat_out, output_splits, size_, type.units, "the output");
   const bool is_even = input_splits.empty() && output_splits.empty();
-  return run({OpType::ALLTOALL_BASE,
+  return run(input.device(),
+             {OpType::ALLTOALL_BASE,
               "keel:all_to_all",
               {flat_in, flat_out},
               {output},
@@ -505,7 +523,8 @@ ProcessGroup::WorkPtr ProcessGroup::alltoall(Tensors& outputs, Tensors& inputs,
   const Type type = type_for_copies(inputs.front().scalar_type());
   const at::Tensor joined_in = joined_input(from);
   const at::Tensor joined_out = joined_output(to);
-  return run({OpType::ALLTOALL,
+  return run(inputs.front().device(),
+             {OpType::ALLTOALL,
               "keel:all_to_all",
               {joined_in, joined_out},
               to,
@@ -521,7 +540,7 @@ ProcessGroup::WorkPtr ProcessGroup::alltoall(Tensors& outputs, Tensors& inputs,
 }
 
 ProcessGroup::WorkPtr ProcessGroup::barrier(const c10d::BarrierOptions& options) {
-  return run({OpType::BARRIER, "keel:barrier", {}, {}, options.timeout, nullptr},
+  return run(c10::kCPU, {OpType::BARRIER, "keel:barrier", {}, {}, options.timeout, nullptr},
              [](keel_comm comm, keel_stream stream) { return keel_barrier(comm, stream); });
 }
 
@@ -559,12 +578,12 @@ ProcessGroup::WorkPtr ProcessGroup::endCoalescing() {
 }
 
 void ProcessGroup::abort() {
-  lane_->abort();
+  lanes_.abort();
   messages_.abort();
 }
 
 void ProcessGroup::shutdown() {
-  lane_->close();
+  lanes_.close();
   messages_.close();
 }
 

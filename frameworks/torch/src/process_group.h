@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process group "keel": c10d::Backend over keel.h, for dense tensors of the CPU.
+// The process group "keel": c10d::Backend over keel.h, for dense tensors of the CPU and of keel
+// devices.
 #ifndef FRAMEWORKS_TORCH_SRC_PROCESS_GROUP_H_
 #define FRAMEWORKS_TORCH_SRC_PROCESS_GROUP_H_
 
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "lane.h"
+#include "lanes.h"
 #include "messages.h"
 #include "work.h"
 
@@ -39,7 +41,7 @@ class ProcessGroup : public c10d::Backend {
   const std::string getBackendName() const override { return "keel"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
   void setTimeout(std::chrono::milliseconds timeout) override;
-  uint64_t getSequenceNumberForGroup() override { return lane_->sequence(); }
+  uint64_t getSequenceNumberForGroup() override { return lanes_.sequence(); }
   void setSequenceNumberForGroup() override {}
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
@@ -87,10 +89,11 @@ class ProcessGroup : public c10d::Backend {
   void shutdown() override;
 
  private:
-  // The keel reduction of |op|; a factor is created with the communicator where need be.
-  keel_reduction reduction(const c10d::ReduceOp& op, at::ScalarType type);
-  // Runs a collective, and notes the Work for coalescing.
-  WorkPtr run(Call call, const Lane::Enqueue& enqueue);
+  // The keel reduction of |op| for tensors such as |like|; a factor is created with the
+  // communicator where need be.
+  keel_reduction reduction(const c10d::ReduceOp& op, const at::Tensor& like, const char* name);
+  // Runs a collective on the lane of |device|, and notes the Work for coalescing.
+  WorkPtr run(c10::Device device, Call call, const Lane::Enqueue& enqueue);
   WorkPtr note(WorkPtr work);
   WorkPtr combine(c10d::OpType type, const std::function<WorkPtr(size_t)>& part, size_t parts);
   uint32_t check_root(int64_t root, const char* name) const;
@@ -98,7 +101,7 @@ class ProcessGroup : public c10d::Backend {
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const c10::intrusive_ptr<Options> options_;
-  const std::shared_ptr<Lane> lane_;
+  Lanes lanes_;
   Messages messages_;
   std::atomic<uint64_t> monitored_barriers_{0};
 

@@ -3,6 +3,8 @@
 
 #include <c10/util/Exception.h>
 
+#include "device/devices.h"
+
 namespace keel_torch {
 
 namespace {
@@ -137,10 +139,16 @@ keel_reduction reduction_of(const ReduceOp& op, at::ScalarType type) {
 
 void check_tensor(const at::Tensor& tensor, const char* name) {
   TORCH_CHECK(tensor.defined(), "keel: ", name, ": an undefined tensor");
-  TORCH_CHECK(tensor.device().is_cpu(), "keel: ", name, ": a tensor of ", tensor.device(),
-              "; this process group is for tensors of the CPU");
+  TORCH_CHECK(tensor.device().is_cpu() || tensor.device().type() == device::kType, "keel: ", name,
+              ": a tensor of ", tensor.device(),
+              "; this process group is for tensors of the CPU and of keel devices");
   TORCH_CHECK(tensor.layout() == at::kStrided, "keel: ", name, ": a tensor of layout ",
               tensor.layout(), "; only dense tensors are supported");
+}
+
+void check_one_device(const at::Tensor& one, const at::Tensor& other, const char* name) {
+  TORCH_CHECK(one.device() == other.device(), "keel: ", name, ": tensors of ", one.device(),
+              " and of ", other.device(), " in one call; all are of one device");
 }
 
 at::Tensor flat_input(const at::Tensor& tensor) {

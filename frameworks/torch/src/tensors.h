@@ -31,8 +31,10 @@ bool is_bitwise(const c10d::ReduceOp& op);
 // The reduction of keel.h for |op|, other than PREMUL_SUM. Sums of bool are `or`, products `and`.
 keel_reduction reduction_of(const c10d::ReduceOp& op, at::ScalarType type);
 
-// Throws unless |tensor| is a dense tensor of the CPU.
+// Throws unless |tensor| is a dense tensor of the CPU or of a keel device.
 void check_tensor(const at::Tensor& tensor, const char* name);
+// Throws unless both tensors are of one device.
+void check_one_device(const at::Tensor& one, const at::Tensor& other, const char* name);
 
 // The tensor itself if its elements lie one after the other, else a copy where they do.
 at::Tensor flat_input(const at::Tensor& tensor);

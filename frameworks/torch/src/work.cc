@@ -20,9 +20,6 @@ using std::chrono::steady_clock;
 // The longest wait without a look at Python's signals.
 constexpr milliseconds kSlice{100};
 
-// The prefix of every title; error texts name the operation without it.
-constexpr char kPrefix[] = "keel:";
-
 // The tensors whose shapes profilers show: the caller's, not joined or staged ones. Copied for
 // profilers alone.
 std::optional<std::vector<at::Tensor>> profiled(const Call& call) {
@@ -41,8 +38,24 @@ void run_signal_handlers() {
   if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> new_future() {
-  return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+// A future of |outputs|; one of a keel device makes the streams of its callbacks, and of the
+// threads that wait, run after the outputs' work.
+c10::intrusive_ptr<c10::ivalue::Future> new_future(const std::vector<at::Tensor>& outputs) {
+  std::vector<c10::Device> devices;
+  if (!outputs.empty() && !outputs.front().device().is_cpu()) {
+    devices.push_back(outputs.front().device());
+  }
+  return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
+                                                  std::move(devices));
+}
+
+// Completes |future| with |outputs|, or with the failure that keeps it from that.
+void complete(c10::ivalue::Future& future, const std::vector<at::Tensor>& outputs) {
+  try {
+    future.markCompleted(at::IValue(outputs));
+  } catch (...) {
+    if (!future.completed()) future.setError(std::current_exception());
+  }
 }
 
 }  // namespace
@@ -59,8 +72,8 @@ KeelWork::KeelWork(int rank, Call call)
     : Work(rank, call.type, call.title, profiled(call)), call_(std::move(call)) {}
 
 std::string KeelWork::text() const {
-  std::string text = "rank " + std::to_string(rank_) + ": " + (call_.title + sizeof(kPrefix) - 1) +
-                     " (operation " + std::to_string(sequence_);
+  std::string text = "rank " + std::to_string(rank_) + ": " + call_.name() + " (operation " +
+                     std::to_string(sequence_);
   const auto& tensors = call_.inputs.empty() ? call_.outputs : call_.inputs;
   if (!tensors.empty()) {
     text += ", " + std::to_string(tensors.front().numel()) + " x " +
@@ -90,7 +103,7 @@ void KeelWork::settle(std::exception_ptr failure) {
   if (failure) {
     future->setError(failure);
   } else {
-    future->markCompleted(at::IValue(call_.outputs));
+    complete(*future, call_.outputs);
   }
 }
 
@@ -142,7 +155,7 @@ c10::intrusive_ptr<c10::ivalue::Future> KeelWork::getFuture() {
   {
     std::lock_guard lock(future_mutex_);
     if (future_) return future_;
-    future_ = new_future();
+    future_ = new_future(call_.outputs);
     if (!has_settled_) {
       watch();
       return future_;
@@ -151,7 +164,7 @@ c10::intrusive_ptr<c10::ivalue::Future> KeelWork::getFuture() {
   if (const std::exception_ptr failure = exception()) {
     future_->setError(failure);
   } else {
-    future_->markCompleted(at::IValue(call_.outputs));
+    complete(*future_, call_.outputs);
   }
   return future_;
 }

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <string>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
 #include <vector>
 
 namespace keel_torch {
@@ -28,6 +29,9 @@ struct Call {
   std::chrono::milliseconds timeout;  // of the operation
   // Copies results to where the caller wants them, once the operation has succeeded. May be empty.
   std::function<void()> finish;
+
+  // Returns "all_reduce": the title without its prefix.
+  const char* name() const { return title + sizeof("keel:") - 1; }
 };
 
 // Base of all Works here. A Work ends once, by settle(). Thread-safe.
@@ -55,6 +59,8 @@ class KeelWork : public c10d::Work {
   std::chrono::milliseconds getTimeout() const override { return call_.timeout; }
 
   const Call& call() const { return call_; }
+  // Takes finish() from the call, for a caller that runs it before settle().
+  std::function<void()> take_finish() { return std::exchange(call_.finish, nullptr); }
   void set_sequence(uint64_t sequence) { sequence_ = sequence; }
   // Returns "rank 0: all_reduce (operation 12, 1000 x Float)".
   std::string text() const;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sample, started as its user starts it, and the same script without Keel's two lines."""
+"""The samples, started as their users start them, and the same scripts without Keel's two lines."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -8,13 +9,18 @@ import sys
 import tempfile
 import unittest
 
-SAMPLE = pathlib.Path(__file__).parent.parent / "samples" / "train.py"
+from device_ranks import has_device
+
+SAMPLES = pathlib.Path(__file__).parent.parent / "samples"
+SAMPLE = SAMPLES / "train.py"
+ON_DEVICES = SAMPLES / "train_device_ddp.py"
 
 
-def output_of(script):
+def output_of(script, **environment):
     finished = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-         str(script)], capture_output=True, text=True, timeout=300)
+         str(script)], capture_output=True, text=True, timeout=300,
+        env=dict(os.environ, **environment))
     if finished.returncode != 0:
         raise AssertionError(finished.stderr)
     return finished.stdout
@@ -34,6 +40,24 @@ class SampleTest(unittest.TestCase):
             script = pathlib.Path(folder) / "train.py"
             script.write_text(stock)
             self.assertEqual(output_of(script), printed)
+
+    def test_sample_of_two_devices_trains_as_on_the_cpu(self):
+        other = "vulkan:0" if has_device("vulkan:0") else "cpu:0"
+        losses = re.findall(r"loss (\S+)", output_of(ON_DEVICES, KEEL_DEVICES=f"cpu:0,{other}"))
+        self.assertEqual(len(losses), 4)
+        text = ON_DEVICES.read_text()
+        stock = text.replace('init_process_group("keel")', 'init_process_group("gloo")')
+        stock = stock.replace('torch.device("keel", ', 'torch.device("cpu", ')
+        changed = [line for line, former in zip(text.splitlines(), stock.splitlines())
+                   if line != former]
+        self.assertEqual(len(changed), 2, changed)
+        self.assertEqual(re.findall(r"^(?:import|from) (?!torch)(\S+)", text, re.M), ["os"])
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder) / "train.py"
+            script.write_text(stock)
+            wanted = re.findall(r"loss (\S+)", output_of(script))
+        for loss, want in zip(losses, wanted, strict=True):
+            self.assertAlmostEqual(float(loss), float(want), delta=1e-3)
 
 
 if __name__ == "__main__":

@@ -83,4 +83,4 @@ def _autoload():
 
 _register_device()
 _name_dlpack_device()
-dist.Backend.register_backend("keel", _create, devices=["cpu"])
+dist.Backend.register_backend("keel", _create, devices=["cpu", "keel"])

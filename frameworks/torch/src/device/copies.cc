@@ -261,6 +261,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("empty_strided", &empty_strided);
   library.impl("as_strided", &at::native::as_strided_tensorimpl);
   library.impl("view", &at::native::view);
+  library.impl("view_as_real", &at::native::view_as_real);
+  library.impl("view_as_complex", &at::native::view_as_complex);
   library.impl("_reshape_alias", &at::native::_reshape_alias);
   library.impl("unfold", &at::native::unfold);
   library.impl("view_as_complex", &at::native::view_as_complex);
@@ -291,6 +293,8 @@ at::Tensor plain_copy(const at::Tensor& tensor) {
 void copy_elements(const at::Tensor& destination, const at::Tensor& source) {
   if (destination.numel() == 0) return;
   if (have_one_layout(destination, source)) {
+    // DistributedDataParallel copies tensors to themselves.
+    if (destination.const_data_ptr() == source.const_data_ptr()) return;
     copy_bytes(destination, source, destination.device().index());
     return;
   }
