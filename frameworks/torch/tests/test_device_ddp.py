@@ -10,6 +10,8 @@ import unittest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import keel_torch
@@ -20,17 +22,18 @@ from test_training import batch, model
 from test_training import train as train_steps
 
 STEPS = 20
+make = functools.partial(Encoder, layers=1)
 
 
 def train_alone(rank, world):
-    return train(Encoder, "cpu", STEPS)
+    return train(make, "cpu", STEPS)
 
 
 def train_ddp(rank, world, device, options):
     torch.manual_seed(1)
-    parameters = Encoder().state_dict()
+    parameters = make().state_dict()
     with torch.device(device):
-        network = Encoder()
+        network = make()
     if rank == 0:  # DistributedDataParallel passes them on
         network.load_state_dict(parameters)
     network = DistributedDataParallel(network, **options)
@@ -80,9 +83,6 @@ def train_with_buffers(rank, world, device):
 
 
 def train_fsdp2(rank, world, device):
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
     # Over gloo on the CPU; a mesh chooses the device keel:LOCAL_RANK.
     on_device = dist.get_backend() == "keel"
     device = torch.device("keel", rank) if on_device else torch.device("cpu")

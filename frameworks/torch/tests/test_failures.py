@@ -114,8 +114,12 @@ def interrupt(rank, world):
 def abort(rank, world):
     backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
     dist.all_reduce(torch.ones(10))
+    store = dist.distributed_c10d._get_default_store()
     if rank == 0:
+        store.wait(["summed"])  # else the abort may end the sum on the other rank
         backend.abort()
+    else:
+        store.set("summed", "1")
     try:
         dist.all_reduce(torch.ones(10))
     except RuntimeError as error:
