@@ -22,6 +22,9 @@ using std::chrono::nanoseconds;
 // The time that a rank which leaves gives its operations in flight.
 constexpr milliseconds kLeave{2000};
 
+// The lane whose Works this thread watches, while it runs no callback; else null.
+thread_local Lane* watched_lane = nullptr;
+
 int64_t in_nanoseconds(milliseconds time) {
   return std::chrono::duration_cast<nanoseconds>(time).count();
 }
@@ -91,12 +94,16 @@ void LaneWork::wait_slice(milliseconds slice) {
 }
 
 void LaneWork::poll() {
-  Lane::Settled ended;
-  {
-    std::lock_guard lock(lane_->mutex_);
-    lane_->reap(&ended);
+  // One at a time: a callback may wait for the next, which another thread then settles.
+  while (true) {
+    Lane::Settled ended;
+    {
+      std::lock_guard lock(lane_->mutex_);
+      lane_->reap(&ended, 1);
+    }
+    if (ended.empty()) return;
+    lane_->settle(ended);
   }
-  Lane::settle(ended);
 }
 
 void LaneWork::watch() {
@@ -118,8 +125,8 @@ keel_status Lane::query(const LaneWork& work) const {
   return work.event_.id != 0 ? keel_event_query(work.event_) : keel_stream_query(stream_.handle());
 }
 
-void Lane::reap(Settled* out) {
-  while (!pending_.empty()) {
+void Lane::reap(Settled* out, size_t most) {
+  while (!pending_.empty() && out->size() < most) {
     const c10::intrusive_ptr<LaneWork>& work = pending_.front();
     const keel_status status = query(*work);
     if (status == KEEL_NOT_READY) return;
@@ -139,7 +146,19 @@ void Lane::reap(Settled* out) {
 }
 
 void Lane::settle(const Settled& works) {
+  if (works.empty()) return;
+  // A callback may call collectives, which settle others.
+  Lane* const watched = std::exchange(watched_lane, nullptr);
+  if (watched == this) {
+    std::lock_guard lock(watch_mutex_);
+    ++watchers_in_callbacks_;
+    if (!watched_.empty()) keep_watching();
+  }
   for (const auto& [work, failure] : works) work->settle(failure);
+  watched_lane = watched;
+  if (watched != this) return;
+  std::lock_guard lock(watch_mutex_);
+  --watchers_in_callbacks_;
 }
 
 void Lane::refuse_if_over(const KeelWork& work) {
@@ -259,7 +278,8 @@ void Lane::abort() {
 void Lane::close() {
   if (Runtime::get().is_forked()) {
     // The parent's threads do not exist here, and Keel refuses every call.
-    if (watcher_.joinable()) watcher_.detach();
+    for (std::thread& watcher : watchers_) watcher.detach();
+    watchers_.clear();
     return;
   }
   {
@@ -290,31 +310,37 @@ void Lane::close() {
   settle(ended);
   for (const keel_event event : free_events_) (void)keel_event_destroy(event);
   free_events_.clear();
+  std::vector<std::thread> watchers;
   {
     std::lock_guard lock(watch_mutex_);
     stops_watching_ = true;
+    watchers.swap(watchers_);
   }
   watch_changed_.notify_all();
-  if (!watcher_.joinable()) return;
-  // A callback may drop the last reference to the group.
-  if (watcher_.get_id() == std::this_thread::get_id()) {
-    watcher_.detach();
-  } else {
-    watcher_.join();
+  for (std::thread& watcher : watchers) {
+    // A callback may drop the last reference to the group.
+    if (watcher.get_id() == std::this_thread::get_id()) {
+      watcher.detach();
+    } else {
+      watcher.join();
+    }
   }
 }
 
 void Lane::watch(c10::intrusive_ptr<LaneWork> work) {
   std::lock_guard lock(watch_mutex_);
   watched_.push_back(std::move(work));
-  if (!watcher_.joinable()) {
-    watcher_ = std::thread([self = shared_from_this()] { self->run_watcher(); });
-  } else {
-    watch_changed_.notify_all();
-  }
+  keep_watching();
+  watch_changed_.notify_all();
+}
+
+void Lane::keep_watching() {
+  if (stops_watching_ || watchers_in_callbacks_ < watchers_.size()) return;
+  watchers_.emplace_back([self = shared_from_this()] { self->run_watcher(); });
 }
 
 void Lane::run_watcher() {
+  watched_lane = this;
   std::unique_lock lock(watch_mutex_);
   while (true) {
     watch_changed_.wait(lock, [this] { return !watched_.empty() || stops_watching_; });

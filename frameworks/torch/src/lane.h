@@ -89,8 +89,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   using Works = std::vector<c10::intrusive_ptr<LaneWork>>;
   using Settled = std::vector<std::pair<c10::intrusive_ptr<LaneWork>, std::exception_ptr>>;
 
-  // With |mutex_| held: moves Works that have ended from |pending_| to |out|.
-  void reap(Settled* out);
+  // With |mutex_| held: moves Works that have ended from |pending_| to |out|, at most |most|.
+  void reap(Settled* out, size_t most = SIZE_MAX);
   // The status of a pending Work.
   keel_status query(const LaneWork& work) const;
   void refuse_if_over(const KeelWork& work);
@@ -98,8 +98,11 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // Enqueues the call's finish() behind the operation, on the stream of a keel device.
   void enqueue_finish(LaneWork& work);
   void apply_timeout(std::chrono::milliseconds timeout);
-  static void settle(const Settled& works);
+  // Settles |works|, one after the other, whose callbacks run in this thread.
+  void settle(const Settled& works);
   void watch(c10::intrusive_ptr<LaneWork> work);
+  // With |watch_mutex_| held: starts a watcher if callbacks keep all others.
+  void keep_watching();
   void run_watcher();
 
   const keel_comm comm_;
@@ -117,12 +120,14 @@ class Lane : public std::enable_shared_from_this<Lane> {
   bool is_closed_ = false;
   std::string abort_reason_;
 
-  // Settles Works whose futures somebody holds.
-  std::mutex watch_mutex_;  // protects the three below
+  // Settle Works whose futures somebody holds. A callback may wait for the future of another Work,
+  // so that one watcher more is started when callbacks keep all that there are.
+  std::mutex watch_mutex_;  // protects all below
   std::condition_variable watch_changed_;
   std::deque<c10::intrusive_ptr<LaneWork>> watched_;
   bool stops_watching_ = false;
-  std::thread watcher_;
+  std::vector<std::thread> watchers_;
+  size_t watchers_in_callbacks_ = 0;
 };
 
 }  // namespace keel_torch

@@ -78,7 +78,8 @@ void LaneStream::make_current() const {
 
 void LaneStream::close() {
   const keel_stream handle = std::exchange(handle_, {});
-  if (handle.id == 0) return;
+  // A forked process has neither the stream nor the threads that served it.
+  if (handle.id == 0 || Runtime::get().is_forked()) return;
   if (event_.id != 0) (void)keel_event_destroy(std::exchange(event_, {}));
   if (!stream_) {
     (void)keel_stream_destroy(handle);

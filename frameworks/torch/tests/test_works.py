@@ -64,6 +64,19 @@ def check_futures(rank, world):
     assert chained.item() == world
 
 
+def check_nested_futures(rank, world):
+    """Callbacks that wait for the future of an operation of their own, as PowerSGD's do."""
+    def call(done):
+        future = dist.all_reduce(done.value()[0], async_op=True).get_future()
+        return future.then(lambda nested: nested.value()[0] + 1).wait()
+
+    for _ in range(5):
+        futures = [dist.all_reduce(torch.ones(1000), async_op=True).get_future() for _ in range(4)]
+        assert futures[0].then(call).wait().unique().tolist() == [world * world + 1]
+        for future in futures[1:]:
+            assert future.wait()[0].unique().tolist() == [world]
+
+
 def check_polling(rank, world):
     """A future, and a Work, that complete without a wait."""
     tensor = torch.ones(100000)
