@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process group "keel": c10d::Backend over keel.h, for dense tensors of the CPU and of keel
-// devices.
+// The process group "keel": c10d::Backend over keel.h, for dense tensors of the CPU and of
+// keel devices.
 #ifndef FRAMEWORKS_TORCH_SRC_PROCESS_GROUP_H_
 #define FRAMEWORKS_TORCH_SRC_PROCESS_GROUP_H_
 
@@ -23,7 +23,8 @@
 namespace keel_torch {
 
 // One rank's part of a process group. Collectives run one after the other, in the order of the
-// calls, which is the same on all ranks; messages run beside them. Thread-safe.
+// calls, which is the same on all ranks; those of tensors of the CPU run beside those of tensors of
+// a keel device, and messages beside both. Thread-safe.
 //
 // Failures are c10::DistBackendError and name this rank, the operation, and the reason, with the
 // rank that caused it.
