@@ -78,6 +78,18 @@ std::vector<std::vector<uint32_t>> HostTable::hosts() const {
   return found;
 }
 
+Status HostTable::check_wires() const {
+  for (const HostRank& each : ranks) {
+    if (each.wire == ranks[0].wire) continue;
+    return failure(
+        KEEL_INVALID_ARGUMENT,
+        "{} uses the wire '{}', {} uses '{}': all hosts need the same KEEL_WIRE, and the "
+        "same version of UCX",
+        each.name(), each.wire, ranks[0].name(), ranks[0].wire);
+  }
+  return {};
+}
+
 std::string HostTable::local_name(uint32_t rank) const {
   return fmt::format("hosts:{}:{}:{}", job.hex(), epoch, ranks.at(rank).host);
 }

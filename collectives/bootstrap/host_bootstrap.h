@@ -30,10 +30,11 @@ inline constexpr uint32_t kMaxHostFacts = 1024;
 // One rank of the job, as it announced itself.
 struct HostRank {
   PeerInfo peer;
-  std::string host;       // host_key()
-  std::string host_name;  // host_name()
-  std::string address;    // of its wire port, "10.0.0.1:4711" or "[fe80::1]:4711"
-  std::string facts;      // opaque to the bootstrap, up to kMaxHostFacts bytes
+  std::string host;          // host_key()
+  std::string host_name;     // host_name()
+  std::string address;       // of its wire port, "10.0.0.1:4711" or "[fe80::1]:4711"
+  std::string facts;         // opaque to the bootstrap, up to kMaxHostFacts bytes
+  std::string wire = "tcp";  // chosen_wire()
   bool operator==(const HostRank&) const = default;
   // "rank 3 (cpu:0, process 4711 on host 'b')"
   std::string name() const;
@@ -45,6 +46,8 @@ struct HostTable {
   uint64_t epoch = 0;  // of this table; a rank with another epoch is fenced out
   std::vector<HostRank> ranks;
 
+  // KEEL_INVALID_ARGUMENT, naming two ranks, unless all ranks have chosen the same wire.
+  Status check_wires() const;
   // Hosts in the order of their lowest ranks, and the ranks of each in ascending order.
   std::vector<std::vector<uint32_t>> hosts() const;
   // A name for the rendezvous of one host's ranks (serve_rendezvous_at): distinct for each job,

@@ -11,6 +11,7 @@
 #include "collectives/bootstrap/tcp_dialog.h"
 #include "collectives/bootstrap/tcp_id.h"
 #include "collectives/bootstrap/tcp_socket.h"
+#include "collectives/transports/wire_choice.h"
 #include "core/insiders.h"
 #include "core/plugin_file.h"
 
@@ -53,6 +54,7 @@ class Joining {
               std::unique_ptr<HostSession>* out_session) {
     KEEL_RETURN_IF_ERROR(HostSecret::load(&secret_));
     KEEL_RETURN_IF_ERROR(silence_ms(&silence_));
+    KEEL_RETURN_IF_ERROR(chosen_wire(&hello_.self.wire).with_prefix(who()));
     const Status connected = connect(addresses, job, waits);
     KEEL_RETURN_IF_ERROR(connected.with_prefix(who()));
     KEEL_RETURN_IF_ERROR(open_port().with_prefix(who()));
@@ -182,7 +184,7 @@ class Joining {
                      "the table has {} ranks, not {}, or another process as rank {}",
                      out_table->ranks.size(), world_, rank());
     }
-    return {};
+    return out_table->check_wires();
   }
 
   const uint32_t world_;

@@ -8,6 +8,8 @@
 #include "collectives/bootstrap/rank_list.h"
 #include "collectives/bootstrap/service_thread.h"
 #include "collectives/transports/tcp/tcp_wires.h"
+#include "collectives/transports/ucx/ucx_wires.h"
+#include "collectives/transports/wire_choice.h"
 #include "core/insiders.h"
 
 namespace keel {
@@ -56,6 +58,7 @@ HostLink::~HostLink() {
 }
 
 Status HostLink::open_wires(uint64_t context, std::unique_ptr<WireSet>* out_wires) {
+  if (is_ucx(table_.ranks[rank_].wire)) return UcxWires::open(hub_, context, out_wires);
   return TcpWires::open(hub_, context, out_wires);
 }
 

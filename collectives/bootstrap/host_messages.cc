@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "collectives/bootstrap/message_codec.h"
+#include "collectives/transports/wire_choice.h"
 
 namespace keel {
 
@@ -17,6 +18,7 @@ void put(MessageWriter& writer, const HostRank& rank) {
   writer.put(std::string_view(rank.host_name));
   writer.put(std::string_view(rank.address));
   writer.put(std::string_view(rank.facts));
+  writer.put(std::string_view(rank.wire));
 }
 
 HostRank take_rank(MessageReader& reader) {
@@ -26,6 +28,7 @@ HostRank take_rank(MessageReader& reader) {
   rank.host_name = reader.take_text(kMaxName, "the host's name");
   rank.address = reader.take_text(kMaxAddress, "the address");
   rank.facts = reader.take_data(kMaxHostFacts, "the facts of a rank");
+  rank.wire = reader.take_text(kMaxWireName, "the wire of a rank");
   return rank;
 }
 

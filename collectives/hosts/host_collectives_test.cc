@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks of several hosts, which KEEL_HOST_ID tells apart, over the loopback interface.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 #include <signal.h>
@@ -159,8 +160,10 @@ std::string places(const Rank& self) {
   std::string problem = cases(self);
   if (!problem.empty()) return problem;
   const std::string explained = explain(self.comm);
-  for (const char* part : {"\"path\": \"hosts\"", "\"lanes\": 2", "\"wire\": \"tcp\"",
-                           "{\"name\": \"a\", \"ranks\": [0, 2]}"}) {
+  const char* const wire = getenv("KEEL_WIRE");
+  const std::string named = std::string("\"wire\": \"") + (wire == nullptr ? "tcp" : wire) + "\"";
+  for (const std::string& part : {std::string("\"path\": \"hosts\""), std::string("\"lanes\": 2"),
+                                  named, std::string("{\"name\": \"a\", \"ranks\": [0, 2]}")}) {
     if (explained.find(part) == std::string::npos) return explained;
   }
   return "";
@@ -256,6 +259,7 @@ int run_worker(const std::vector<std::string>& arguments) {
       keel_comm_init_rank(self.device, &id, self.rank, self.world, &options, &self.comm) !=
           KEEL_OK) {
     problem = keel_last_error();
+    say(problem);
   } else {
     problem = programs.at(arguments[5])(self);
     if (!problem.empty()) keel_comm_abort(self.comm);
@@ -266,19 +270,25 @@ int run_worker(const std::vector<std::string>& arguments) {
   return problem.empty() ? 0 : 1;
 }
 
+int has_ucx(const std::vector<std::string>& /*arguments*/) {
+  return dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL) == nullptr ? 1 : 0;
+}
+
 // ---- the jobs -------------------------------------------------------------------
 
 // |hosts|: the host of each rank, one letter each.
 class Job {
  public:
   Job(const std::string& hosts, const std::string& program, const std::string& backends = "cpu",
-      bool staged = false, int seconds = 0) {
+      bool staged = false, int seconds = 0, const char* last_wire = nullptr) {
     for (size_t rank = 0; rank < hosts.size(); ++rank) {
+      if (last_wire != nullptr && rank + 1 == hosts.size()) setenv("KEEL_WIRE", last_wire, 1);
       ranks_.emplace_back(
           "rank", std::vector<std::string>{
                       std::to_string(rank), std::to_string(hosts.size()), hosts.substr(rank, 1),
                       backends, staged ? "staged" : "alias", program, std::to_string(seconds)});
     }
+    if (last_wire != nullptr) unsetenv("KEEL_WIRE");
     const std::string id = ranks_[0].read_line();
     for (size_t rank = 1; rank < hosts.size(); ++rank) ranks_[rank].write_line(id);
   }
@@ -292,6 +302,24 @@ class Job {
  private:
   std::vector<ChildProcess> ranks_;
 };
+
+// Jobs of a case run by UCX while this exists, over the loopback interface.
+class UcxJobs {
+ public:
+  UcxJobs() {
+    setenv("KEEL_WIRE", "ucx", 1);
+    setenv("UCX_TLS", "tcp", 0);
+  }
+  ~UcxJobs() { unsetenv("KEEL_WIRE"); }
+  // Whether UCX is on this machine. In a child: a library that UCX loads may leak.
+  static bool is_there() {
+    static const bool is_there = ChildProcess("has_ucx", {}).wait() == 0;
+    return is_there;
+  }
+};
+
+#define NEEDS_UCX() \
+  if (!UcxJobs::is_there()) GTEST_SKIP() << "libucp.so.0 cannot be opened (package libucx0)"
 
 #define EXPECT_SAYS(text, line) \
   EXPECT_NE((line).find(text), std::string::npos) << "'" << (line) << "'"
@@ -331,6 +359,69 @@ TEST(HostsTest, ExplainShowsHostsAndLanes) {
 
 TEST(HostsTest, PartsMatchReference) {
   Job("aabb", "split").expect_success();
+}
+
+// ---- UCX ------------------------------------------------------------------------
+
+TEST(UcxHostsTest, MixedDevicesMatchReference) {
+  NEEDS_UCX();
+  const UcxJobs ucx;
+  Job("abc", "cases", "cpu,sim").expect_success();
+}
+
+TEST(UcxHostsTest, StagedMemoryMatchesReference) {
+  NEEDS_UCX();
+  const UcxJobs ucx;
+  Job("abab", "cases", "cpu", /*staged=*/true).expect_success();
+}
+
+TEST(UcxHostsTest, AllRanksHoldTheSameBits) {
+  NEEDS_UCX();
+  const UcxJobs ucx;
+  Job("abc", "rounding").expect_success();
+}
+
+TEST(UcxHostsTest, PartsMatchReferenceAndExplainNamesTheWire) {
+  NEEDS_UCX();
+  const UcxJobs ucx;
+  Job("aabb", "split").expect_success();
+  Job("abab", "places").expect_success();
+}
+
+TEST(UcxHostsTest, OddRankIsNamed) {
+  NEEDS_UCX();
+  const UcxJobs ucx;
+  Job job("abc", "mismatch");
+  for (size_t rank = 0; rank < 3; ++rank) {
+    EXPECT_SAYS("rank 2 called all_reduce(101 float32, sum)", job[rank].read_line());
+  }
+  job.expect_success();
+}
+
+TEST(UcxHostsTest, KilledRankIsNamedToAll) {
+  NEEDS_UCX();
+  const UcxJobs ucx;
+  for (uint32_t turn = 0; turn < (kIsSlow ? 1 : 3); ++turn) {
+    Job job("abc", "until_failure");
+    for (size_t rank = 0; rank < 3; ++rank) ASSERT_EQ(job[rank].read_line(), "running");
+    usleep(turn * 7919);
+    job[1].kill();
+    for (const size_t rank : {0, 2}) {
+      const std::string line = job[rank].read_line();
+      EXPECT_SAYS("RANK_FAILED", line);
+      EXPECT_SAYS("rank 1 (cpu:", line);
+      EXPECT_EQ(job[rank].wait(), 0);
+    }
+  }
+}
+
+TEST(UcxHostsTest, RankWithAnotherWireIsNamed) {
+  NEEDS_UCX();
+  Job job("abc", "cases", "cpu", /*staged=*/false, /*seconds=*/0, /*last_wire=*/"ucx");
+  for (size_t rank = 0; rank < 3; ++rank) {
+    EXPECT_SAYS("rank 2 (cpu:", job[rank].read_line());
+    EXPECT_EQ(job[rank].wait(), 1);
+  }
 }
 
 // ---- failures -------------------------------------------------------------------
@@ -391,6 +482,6 @@ TEST(HostFailureTest, AbortReachesAllHosts) {
 }  // namespace
 
 const std::map<std::string, keel::testing::Worker>& keel::testing::workers() {
-  static const std::map<std::string, Worker> workers = {{"rank", run_worker}};
+  static const std::map<std::string, Worker> workers = {{"rank", run_worker}, {"has_ucx", has_ucx}};
   return workers;
 }

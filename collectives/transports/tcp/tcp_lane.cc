@@ -35,22 +35,6 @@ size_t append(std::span<const iovec> pieces, uint64_t skip, iovec* out, size_t c
 
 }  // namespace
 
-void TcpLane::Queue::push(WireRequest& request) {
-  if (first == nullptr) {
-    first = &request;
-  } else {
-    last->next_ = &request;
-  }
-  last = &request;
-}
-
-WireRequest& TcpLane::Queue::pop() {
-  WireRequest& request = *first;
-  first = request.next_;
-  request.next_ = nullptr;
-  return request;
-}
-
 void TcpLane::attach(FileDescriptor socket) {
   socket_ = std::move(socket);
   staging_ = std::make_unique<uint8_t[]>(kStagingBytes);

@@ -9,6 +9,7 @@
 
 #include "base/ipc/file_descriptor.h"
 #include "collectives/transports/wire.h"
+#include "collectives/transports/wire_queue.h"
 #include "core/status.h"
 
 namespace keel {
@@ -54,13 +55,6 @@ class TcpLane {
   static constexpr size_t kStagingBytes = 16384;
 
  private:
-  struct Queue {
-    WireRequest* first = nullptr;
-    WireRequest* last = nullptr;
-    void push(WireRequest& request);
-    WireRequest& pop();
-  };
-
   Status send_some(bool* in_out_has_moved, WireSet::Traffic* traffic);
   Status receive_some(bool* in_out_has_moved, WireSet::Traffic* traffic);
   Status take_header(WireRequest& request);
@@ -73,8 +67,8 @@ class TcpLane {
   const uint32_t lane_;
   const uint64_t epoch_;
   FileDescriptor socket_;
-  Queue sends_;
-  Queue receives_;
+  WireQueue sends_;
+  WireQueue receives_;
   uint64_t send_sequence_ = 0;
   uint64_t sent_ = 0;  // bytes of the first send, with its header
   uint64_t receive_sequence_ = 0;

@@ -2,13 +2,8 @@
 #include "collectives/transports/tcp/tcp_wires.h"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <utility>
-
-#include "collectives/bootstrap/system_failure.h"
 
 namespace keel {
 
@@ -20,28 +15,16 @@ Status TcpWires::open(std::shared_ptr<WireHub> hub, uint64_t context,
   return {};
 }
 
-TcpWires::TcpWires(std::shared_ptr<WireHub> hub, uint64_t context)
-    : hub_(std::move(hub)), context_(context) {}
-
 Status TcpWires::start() {
   const size_t world = hub_->table().ranks.size();
   lanes_.resize(world);
   active_.reserve(world * kLanes);
-  epoll_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll_) return system_failure(errno, "epoll_create1");
-  news_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!news_) return system_failure(errno, "eventfd");
-  epoll_event event = {};
-  event.events = EPOLLIN | EPOLLET;
-  event.data.fd = news_.get();
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, news_.get(), &event) != 0) {
-    return system_failure(errno, "epoll_ctl");
-  }
-  return hub_->add(context_, this);
+  KEEL_RETURN_IF_ERROR(open_descriptors());
+  return enter_hub();
 }
 
 TcpWires::~TcpWires() {
-  hub_->remove(context_, this);
+  leave_hub();
   for (auto& peer : lanes_) {
     for (auto& each : peer) {
       if (each) each->end_requests(Status(KEEL_ABORTED, "the communicator is destroyed"));
@@ -71,10 +54,8 @@ void TcpWires::post_receive(uint32_t peer, uint32_t lane_number, WireRequest& re
 
 TcpLane* TcpWires::lane(uint32_t peer, uint32_t number) {
   if (is_failed_) return nullptr;
-  if (peer >= lanes_.size() || peer == hub_->rank() || number >= kLanes) {
-    fail(keel::failure(KEEL_INTERNAL, "no wire from rank {} to lane {} of rank {}", hub_->rank(),
-                       number, peer),
-         UINT32_MAX);
+  if (const Status known = check_wire(peer, number); !known.ok()) {
+    fail(known, UINT32_MAX);
     return nullptr;
   }
   std::unique_ptr<TcpLane>& found = lanes_[peer][number];
@@ -85,7 +66,7 @@ TcpLane* TcpWires::lane(uint32_t peer, uint32_t number) {
       Status status = hub_->connect(peer, number, context_, is_cancelled_, &socket);
       if (status.ok()) status = attach(*found, std::move(socket));
       if (!status.ok()) {
-        fail(status.with_prefix(hub_->table().ranks[peer].name() + ": "), peer);
+        fail(status.with_prefix(peer_name(peer) + ": "), peer);
         return nullptr;
       }
     } else {
@@ -102,58 +83,18 @@ void TcpWires::activate(TcpLane& lane) {
 }
 
 Status TcpWires::attach(TcpLane& lane, FileDescriptor socket) {
-  epoll_event event = {};
   // Edges: progress() reads and writes until the socket has no more before the owner parks.
-  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
-  event.data.fd = socket.get();
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) {
-    return system_failure(errno, "epoll_ctl");
-  }
+  KEEL_RETURN_IF_ERROR(watch(socket.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, 0));
   lane.attach(std::move(socket));
   return {};
 }
 
-void TcpWires::adopt(uint32_t peer, uint32_t lane, FileDescriptor socket) {
-  {
-    std::lock_guard lock(mutex_);
-    arrivals_.push_back({peer, lane, std::move(socket)});
-    has_news_.store(true, std::memory_order_release);
-  }
-  eventfd_write(news_.get(), 1);
-}
-
-void TcpWires::wake() {
-  eventfd_write(news_.get(), 1);
-}
-
-void TcpWires::cancel(const Status& reason) {
-  {
-    std::lock_guard lock(mutex_);
-    if (failure_.ok()) failure_ = reason;
-    is_cancelled_.store(true, std::memory_order_relaxed);
-    has_news_.store(true, std::memory_order_release);
-  }
-  eventfd_write(news_.get(), 1);
-}
-
-Status TcpWires::failure(uint32_t* out_peer) const {
-  std::lock_guard lock(mutex_);
-  if (out_peer != nullptr) *out_peer = failed_peer_;
-  return failure_;
-}
-
 void TcpWires::take_news() {
   std::vector<Arrival> arrivals;
-  bool is_cancelled = false;
-  {
-    std::lock_guard lock(mutex_);
-    has_news_.store(false, std::memory_order_relaxed);
-    arrivals.swap(arrivals_);
-    is_cancelled = !failure_.ok();
-  }
+  const Status cancelled = take_arrivals(&arrivals);
   if (is_failed_) return;
-  if (is_cancelled) {
-    fail(failure(nullptr), UINT32_MAX);
+  if (!cancelled.ok()) {
+    fail(cancelled, UINT32_MAX);
     return;
   }
   for (Arrival& each : arrivals) {
@@ -171,7 +112,7 @@ void TcpWires::take_news() {
 }
 
 bool TcpWires::progress() {
-  if (has_news_.load(std::memory_order_acquire)) [[unlikely]] {
+  if (has_news()) [[unlikely]] {
     take_news();
     return true;
   }
@@ -180,7 +121,7 @@ bool TcpWires::progress() {
     TcpLane& lane = *active_[i];
     const Status status = lane.move(&has_moved, &traffic_);
     if (!status.ok()) [[unlikely]] {
-      fail(status.with_prefix(hub_->table().ranks[lane.peer()].name() + ": "), lane.peer());
+      fail(status.with_prefix(peer_name(lane.peer()) + ": "), lane.peer());
       return true;
     }
     if (lane.is_idle()) {
@@ -193,25 +134,14 @@ bool TcpWires::progress() {
 }
 
 void TcpWires::park(int64_t timeout_ns) {
-  if (has_news_.load(std::memory_order_acquire)) return;
-  constexpr int64_t kMostMs = 1000;
-  const int64_t wait = std::clamp<int64_t>((timeout_ns + 999'999) / 1'000'000, 0, kMostMs);
+  if (has_news()) return;
   std::array<epoll_event, 64> events;
-  epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), static_cast<int>(wait));
+  wait(timeout_ns, events);
 }
 
 void TcpWires::fail(const Status& why, uint32_t peer) {
-  Status first;
-  {
-    std::lock_guard lock(mutex_);
-    if (failure_.ok()) {
-      failure_ = why;
-      failed_peer_ = peer;
-    }
-    first = failure_;
-  }
+  const Status first = note_failure(why, peer);
   is_failed_ = true;
-  is_cancelled_.store(true, std::memory_order_relaxed);
   for (auto& each : lanes_) {
     for (auto& lane : each) {
       // The connections stay open until the set is destroyed: to close them looks to the peers like

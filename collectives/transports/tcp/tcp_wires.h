@@ -4,28 +4,24 @@
 #define KEEL_COLLECTIVES_TRANSPORTS_TCP_TCP_WIRES_H_
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
-#include "base/ipc/file_descriptor.h"
+#include "collectives/transports/hub_wires.h"
 #include "collectives/transports/tcp/tcp_lane.h"
-#include "collectives/transports/tcp/wire_hub.h"
-#include "collectives/transports/wire.h"
 #include "core/status.h"
 
 namespace keel {
 
 // A connection for each used lane of each peer, in one epoll set. A lane is connected by its first
 // post on the higher rank; requests of the lower rank wait for that.
-class TcpWires final : public WireSet {
+class TcpWires final : public HubWires {
  public:
   // Opens the wires of the communicator |context| to the ranks of the hub's table.
   static Status open(std::shared_ptr<WireHub> hub, uint64_t context,
                      std::unique_ptr<WireSet>* out_wires);
-  TcpWires(std::shared_ptr<WireHub> hub, uint64_t context);
+  TcpWires(std::shared_ptr<WireHub> hub, uint64_t context) : HubWires(std::move(hub), context) {}
   // Fails what is still posted.
   ~TcpWires() override;
 
@@ -34,22 +30,10 @@ class TcpWires final : public WireSet {
   bool progress() override;
   void park(int64_t timeout_ns) override;
   int descriptor() const override { return epoll_.get(); }
-  void wake() override;
-  void cancel(const Status& reason) override;
-  Status failure(uint32_t* out_peer) const override;
   const char* name() const override { return "tcp"; }
   Traffic traffic() const override { return traffic_; }
 
-  // Gives the set an accepted connection. Thread-safe.
-  void adopt(uint32_t peer, uint32_t lane, FileDescriptor socket);
-
  private:
-  struct Arrival {
-    uint32_t peer = 0;
-    uint32_t lane = 0;
-    FileDescriptor socket;
-  };
-
   Status start();
   // The lane, connected if this rank is the one to connect it. NULL after a failure of the set.
   TcpLane* lane(uint32_t peer, uint32_t lane);
@@ -58,20 +42,9 @@ class TcpWires final : public WireSet {
   void take_news();
   void fail(const Status& why, uint32_t peer);
 
-  const std::shared_ptr<WireHub> hub_;
-  const uint64_t context_;
-  FileDescriptor epoll_;
-  FileDescriptor news_;  // eventfd: arrivals, cancel(), wake()
   std::vector<std::array<std::unique_ptr<TcpLane>, kLanes>> lanes_;  // by peer
   std::vector<TcpLane*> active_;  // lanes with posted requests, in the order of the posts
   Traffic traffic_;
-
-  std::atomic<bool> has_news_{false};
-  std::atomic<bool> is_cancelled_{false};
-  mutable std::mutex mutex_;  // guards the fields below
-  std::vector<Arrival> arrivals_;
-  Status failure_;
-  uint32_t failed_peer_ = UINT32_MAX;
   bool is_failed_ = false;  // the requests have been ended; of the owning thread
 };
 

@@ -8,7 +8,7 @@
 
 #include "collectives/bootstrap/handshake.h"
 #include "collectives/bootstrap/tcp_dialog.h"
-#include "collectives/transports/tcp/tcp_wires.h"
+#include "collectives/transports/hub_wires.h"
 
 namespace keel {
 
@@ -106,7 +106,7 @@ void WireHub::on_peer(const Opening& opening, FileDescriptor socket) {
   early_[{opening.context, opening.from, opening.lane}] = std::move(socket);
 }
 
-Status WireHub::add(uint64_t context, TcpWires* wires) {
+Status WireHub::add(uint64_t context, HubWires* wires) {
   std::lock_guard lock(mutex_);
   if (!wires_.emplace(context, wires).second) {
     return failure(KEEL_ALREADY_EXISTS, "the wires of communicator {:#x} are open", context);
@@ -119,7 +119,7 @@ Status WireHub::add(uint64_t context, TcpWires* wires) {
   return {};
 }
 
-void WireHub::remove(uint64_t context, const TcpWires* wires) {
+void WireHub::remove(uint64_t context, const HubWires* wires) {
   std::lock_guard lock(mutex_);
   const auto found = wires_.find(context);
   if (found != wires_.end() && found->second == wires) wires_.erase(found);

@@ -23,7 +23,7 @@
 namespace keel {
 
 class TcpDialog;
-class TcpWires;
+class HubWires;
 
 // The higher one of two ranks connects. A connection that arrives before this rank has opened the
 // wires of its communicator waits here. Thread-safe.
@@ -71,9 +71,9 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
   const HostSecret& secret() const { return secret_; }
 
   // KEEL_ALREADY_EXISTS when |wires| of this context exist.
-  Status add(uint64_t context, TcpWires* wires);
+  Status add(uint64_t context, HubWires* wires);
   // No effect if the context has other wires.
-  void remove(uint64_t context, const TcpWires* wires);
+  void remove(uint64_t context, const HubWires* wires);
   // Cancels all wires, and those to come, with |why|. The first failure stays.
   void fail(const Status& why);
   // Closes the port. No callback runs after the return.
@@ -101,7 +101,7 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
   bool has_table_ = false;
   HostTable table_;  // constant from set_table() on
   Status failure_;
-  std::map<uint64_t, TcpWires*> wires_;
+  std::map<uint64_t, HubWires*> wires_;
   std::map<Key, FileDescriptor> early_;
   OnRank on_rank_;                       // while this rank serves
   std::map<uint64_t, Status> finished_;  // by context; see finish()

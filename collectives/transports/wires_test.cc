@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collectives/transports/tcp/tcp_wires.h"
-
+// The promises of wire.h, by each wire.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -11,6 +10,10 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "collectives/transports/tcp/tcp_wires.h"
+#include "collectives/transports/ucx/ucx_wires.h"
+#include "collectives/transports/wire_choice.h"
 
 namespace {
 
@@ -41,7 +44,9 @@ const HostSecret kSecret{std::string("a secret of sixteen bytes")};
 // The hubs of a job's ranks, all in this process.
 class Job {
  public:
-  explicit Job(uint32_t world, const HostSecret& secret = kSecret, uint64_t epoch = 1) {
+  explicit Job(const std::string& wire, uint32_t world, const HostSecret& secret = kSecret,
+               uint64_t epoch = 1)
+      : is_ucx_(is_ucx(wire)) {
     TcpAddress any;
     EXPECT_TRUE(TcpAddress::parse("127.0.0.1:0", &any).ok());
     table_.job.bytes.fill(3);
@@ -60,7 +65,8 @@ class Job {
   }
   std::unique_ptr<WireSet> open(uint32_t rank, uint64_t context = 0) {
     std::unique_ptr<WireSet> wires;
-    const Status status = TcpWires::open(hubs_[rank], context, &wires);
+    const Status status = is_ucx_ ? UcxWires::open(hubs_[rank], context, &wires)
+                                  : TcpWires::open(hubs_[rank], context, &wires);
     EXPECT_TRUE(status.ok()) << status.text();
     return wires;
   }
@@ -68,9 +74,24 @@ class Job {
   HostTable& table() { return table_; }
 
  private:
+  const bool is_ucx_;
   HostTable table_;
   std::vector<std::shared_ptr<WireHub>> hubs_;
 };
+
+// The parameter: a value of KEEL_WIRE.
+class WiresTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!is_ucx(GetParam())) return;
+    setenv("UCX_TLS", "tcp", 0);
+    const UcxLibrary* library = nullptr;
+    const Status opened = UcxLibrary::get(&library);
+    if (!opened.ok()) GTEST_SKIP() << opened.text();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Wires, WiresTest, testing::Values("tcp", "ucx"),
+                         [](const auto& each) { return std::string(each.param); });
 
 // Moves both ends until all |requests| are done, in one thread.
 bool finish(std::vector<WireSet*> sets, const std::vector<const WireRequest*>& requests) {
@@ -100,13 +121,14 @@ constexpr size_t kLargest = size_t{4} << 20;
 constexpr size_t kLargest = size_t{64} << 20;
 #endif
 
-TEST(TcpWiresTest, MessagesOfEverySizeArriveInBothDirections) {
-  Job job(2);
+TEST_P(WiresTest, MessagesOfEverySizeArriveInBothDirections) {
+  Job job(GetParam(), 2);
   const auto low = job.open(0);
   const auto high = job.open(1);
   for (const size_t size :
        {size_t{0}, size_t{1}, size_t{47}, TcpLane::kStagingBytes - 48, TcpLane::kStagingBytes,
-        TcpLane::kStagingBytes + 1, size_t{1} << 20, kLargest}) {
+        TcpLane::kStagingBytes + 1, size_t{UcxPeer::kEagerBytes}, size_t{UcxPeer::kEagerBytes} + 1,
+        size_t{1} << 20, kLargest}) {
     std::vector<uint8_t> down = pattern(size, 1);
     std::vector<uint8_t> up = pattern(size, 2);
     std::vector<uint8_t> got_down(size);
@@ -137,10 +159,10 @@ TEST(TcpWiresTest, MessagesOfEverySizeArriveInBothDirections) {
 }
 
 // Each rank posts on all lanes to all peers, on a thread of its own that parks.
-TEST(TcpWiresTest, RanksOnThreadsExchangeOnAllLanes) {
+TEST_P(WiresTest, RanksOnThreadsExchangeOnAllLanes) {
   constexpr uint32_t kWorld = 3;
   constexpr uint32_t kRounds = 20;
-  Job job(kWorld);
+  Job job(GetParam(), kWorld);
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
     threads.emplace_back([&job, rank] {
@@ -186,8 +208,8 @@ TEST(TcpWiresTest, RanksOnThreadsExchangeOnAllLanes) {
   for (std::thread& each : threads) each.join();
 }
 
-TEST(TcpWiresTest, ScatteredMemoryIsGatheredAndManyShortMessagesKeepTheirOrder) {
-  Job job(2);
+TEST_P(WiresTest, ScatteredMemoryIsGatheredAndManyShortMessagesKeepTheirOrder) {
+  Job job(GetParam(), 2);
   const auto low = job.open(0);
   const auto high = job.open(1);
   std::vector<uint8_t> source = pattern(100000, 5);
@@ -222,8 +244,8 @@ TEST(TcpWiresTest, ScatteredMemoryIsGatheredAndManyShortMessagesKeepTheirOrder) 
   EXPECT_EQ(got, numbers);
 }
 
-TEST(TcpWiresTest, SteadyStateAllocatesNothing) {
-  Job job(2);
+TEST_P(WiresTest, SteadyStateAllocatesNothing) {
+  Job job(GetParam(), 2);
   const auto low = job.open(0);
   const auto high = job.open(1);
   std::vector<uint8_t> source = pattern(200000, 1);
@@ -252,8 +274,8 @@ TEST(TcpWiresTest, SteadyStateAllocatesNothing) {
   EXPECT_EQ(g_allocations, 0u);
 }
 
-TEST(TcpWiresTest, MessageOfAnotherSizeIsReportedAndTheWireGoesOn) {
-  Job job(2);
+TEST_P(WiresTest, MessageOfAnotherSizeIsReportedAndTheWireGoesOn) {
+  Job job(GetParam(), 2);
   const auto low = job.open(0);
   const auto high = job.open(1);
   for (const auto& [sent, expected] :
@@ -275,8 +297,8 @@ TEST(TcpWiresTest, MessageOfAnotherSizeIsReportedAndTheWireGoesOn) {
   EXPECT_TRUE(high->failure().ok());
 }
 
-TEST(TcpWiresTest, ClosedPeerFailsTheSetByName) {
-  Job job(2);
+TEST_P(WiresTest, ClosedPeerFailsTheSetByName) {
+  Job job(GetParam(), 2);
   const auto low = job.open(0);
   auto high = job.open(1);
   std::vector<uint8_t> memory(1000);
@@ -304,8 +326,103 @@ TEST(TcpWiresTest, ClosedPeerFailsTheSetByName) {
   EXPECT_EQ(later.status().code(), KEEL_RANK_FAILED);
 }
 
-TEST(TcpWiresTest, CancelEndsAParkedRankAndItsRequests) {
-  Job job(2);
+// The last message of a rank that leaves arrives, although the rank moves nothing any more.
+TEST_P(WiresTest, LastMessageOfARankThatLeavesArrives) {
+  Job job(GetParam(), 2);
+  for (const size_t size : {size_t{0}, size_t{3000}, size_t{300000}}) {
+    const auto low = job.open(0, size);
+    auto high = job.open(1, size);
+    std::vector<uint8_t> source = pattern(size, 1);
+    std::vector<uint8_t> target(size);
+    WireRequest first;
+    WireRequest last;
+    WireRequest receives[2];
+    first.set_memory(source.data(), size);
+    last.set_memory(source.data(), size);
+    for (WireRequest& each : receives) each.set_memory(target.data(), size);
+    high->post_send(0, 0, first);
+    high->post_send(0, 0, last);
+    // The second receive is posted after the sender has gone, if the wire takes the message early.
+    low->post_receive(1, 0, receives[0]);
+    const bool is_early = size <= UcxPeer::kEagerBytes;
+    if (!is_early) low->post_receive(1, 0, receives[1]);
+    ASSERT_TRUE(finish({high.get(), low.get()}, {&first, &last, &receives[0]}));
+    high.reset();
+    if (is_early) low->post_receive(1, 0, receives[1]);
+    ASSERT_TRUE(finish({low.get()}, {&receives[1]}));
+    EXPECT_TRUE(receives[1].status().ok()) << receives[1].status().text();
+    EXPECT_EQ(target, source);
+    // No further one comes.
+    low->post_receive(1, 0, receives[0]);
+    ASSERT_TRUE(finish({low.get()}, {&receives[0]}));
+    EXPECT_EQ(receives[0].status().code(), KEEL_RANK_FAILED);
+  }
+}
+
+// Messages that the peer does not take stay at the sender, beyond what the wire buffers.
+TEST_P(WiresTest, SenderWaitsForReceives) {
+  Job job(GetParam(), 2);
+  const auto low = job.open(0);
+  const auto high = job.open(1);
+  constexpr size_t kSize = 8000;
+  constexpr size_t kCount = 3000;  // 24 MB, more than loopback sockets hold
+  std::vector<uint8_t> memory = pattern(kSize, 9);
+  std::vector<std::unique_ptr<WireRequest>> sends;
+  std::vector<const WireRequest*> all;
+  for (size_t i = 0; i < kCount; ++i) {
+    sends.push_back(std::make_unique<WireRequest>());
+    sends.back()->set_memory(memory.data(), kSize);
+    high->post_send(0, 0, *sends.back());
+    all.push_back(sends.back().get());
+  }
+  WireRequest probe;  // connects the receiver, which takes nothing else
+  probe.set_memory(nullptr, 0);
+  low->post_receive(1, 1, probe);
+  for (int i = 0; i < 20000; ++i) {
+    high->progress();
+    low->progress();
+  }
+  EXPECT_FALSE(sends.back()->is_done());
+  std::vector<uint8_t> target(kSize);
+  WireRequest receive;
+  receive.set_memory(target.data(), kSize);
+  for (size_t i = 0; i < kCount; ++i) {
+    low->post_receive(1, 0, receive);
+    ASSERT_TRUE(finish({low.get(), high.get()}, {&receive}));
+    ASSERT_TRUE(receive.status().ok()) << receive.status().text();
+  }
+  ASSERT_TRUE(finish({high.get(), low.get()}, all));
+  EXPECT_EQ(target, memory);
+}
+
+// The memory of a message on its way is free once its request is done, also after cancel().
+TEST_P(WiresTest, CancelFreesTheMemoryOfMessagesOnTheirWay) {
+  Job job(GetParam(), 2);
+  const auto low = job.open(0);
+  const auto high = job.open(1);
+  auto source = std::make_unique<std::vector<uint8_t>>(pattern(kLargest, 1));
+  auto target = std::make_unique<std::vector<uint8_t>>(kLargest);
+  WireRequest send;
+  WireRequest receive;
+  send.set_memory(source->data(), kLargest);
+  receive.set_memory(target->data(), kLargest);
+  low->post_receive(1, 0, receive);
+  high->post_send(0, 0, send);
+  for (int i = 0; i < 200; ++i) {
+    high->progress();
+    low->progress();
+  }
+  low->cancel(failure(KEEL_ABORTED, "enough"));
+  ASSERT_TRUE(finish({low.get()}, {&receive}));
+  EXPECT_TRUE(receive.status().ok() || receive.status().code() == KEEL_ABORTED);
+  target.reset();
+  high->cancel(failure(KEEL_ABORTED, "enough"));
+  ASSERT_TRUE(finish({high.get()}, {&send}));
+  source.reset();
+}
+
+TEST_P(WiresTest, CancelEndsAParkedRankAndItsRequests) {
+  Job job(GetParam(), 2);
   const auto low = job.open(0);
   std::vector<uint8_t> memory(1000);
   WireRequest pending;
@@ -319,8 +436,8 @@ TEST(TcpWiresTest, CancelEndsAParkedRankAndItsRequests) {
 }
 
 // The failure of a job is KEEL_INVALID_ARGUMENT when the calls of its ranks do not match.
-TEST(TcpWiresTest, CancelledReceiveHasNoMessage) {
-  Job job(2);
+TEST_P(WiresTest, CancelledReceiveHasNoMessage) {
+  Job job(GetParam(), 2);
   const auto low = job.open(0);
   const auto high = job.open(1);
   std::vector<uint8_t> memory(1000);
@@ -339,8 +456,8 @@ TEST(TcpWiresTest, CancelledReceiveHasNoMessage) {
   EXPECT_FALSE(receive.has_message());
 }
 
-TEST(TcpWiresTest, PeersThatDoNotBelongAreShutOut) {
-  Job job(2);
+TEST_P(WiresTest, PeersThatDoNotBelongAreShutOut) {
+  Job job(GetParam(), 2);
   const auto low = job.open(0);
   const auto expect_refused = [&](Job& other, keel_status code) {
     other.table().ranks[0].address = job.hub(0).address().text();
@@ -351,11 +468,11 @@ TEST(TcpWiresTest, PeersThatDoNotBelongAreShutOut) {
     EXPECT_TRUE(request.is_done());
     EXPECT_EQ(request.status().code(), code) << request.status().text();
   };
-  Job wrong_secret(2, HostSecret{std::string("another secret of a job")});
+  Job wrong_secret(GetParam(), 2, HostSecret{std::string("another secret of a job")});
   expect_refused(wrong_secret, KEEL_PERMISSION_DENIED);
-  Job old_epoch(2, kSecret, /*epoch=*/0);
+  Job old_epoch(GetParam(), 2, kSecret, /*epoch=*/0);
   expect_refused(old_epoch, KEEL_FAILED_PRECONDITION);
-  Job other_job(2);
+  Job other_job(GetParam(), 2);
   other_job.table().job.bytes.fill(4);
   expect_refused(other_job, KEEL_NOT_FOUND);
   EXPECT_TRUE(low->failure().ok());

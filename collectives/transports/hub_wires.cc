@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/transports/hub_wires.h"
+
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "collectives/bootstrap/system_failure.h"
+
+namespace keel {
+
+Status HubWires::open_descriptors() {
+  epoll_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return system_failure(errno, "epoll_create1");
+  news_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!news_) return system_failure(errno, "eventfd");
+  return watch(news_.get(), EPOLLIN | EPOLLET, kNews);
+}
+
+Status HubWires::watch(int descriptor, uint32_t events, uint64_t data) {
+  epoll_event event = {};
+  event.events = events;
+  event.data.u64 = data;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
+    return system_failure(errno, "epoll_ctl");
+  }
+  return {};
+}
+
+size_t HubWires::wait(int64_t timeout_ns, std::span<epoll_event> events) {
+  constexpr int64_t kMostMs = 1000;
+  const int64_t wait = std::clamp<int64_t>((timeout_ns + 999'999) / 1'000'000, 0, kMostMs);
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                               static_cast<int>(wait));
+  return count > 0 ? static_cast<size_t>(count) : 0;
+}
+
+Status HubWires::check_wire(uint32_t peer, uint32_t lane) const {
+  if (peer < hub_->table().ranks.size() && peer != hub_->rank() && lane < kLanes) return {};
+  return keel::failure(KEEL_INTERNAL, "no wire from rank {} to lane {} of rank {}", hub_->rank(),
+                       lane, peer);
+}
+
+void HubWires::adopt(uint32_t peer, uint32_t lane, FileDescriptor socket) {
+  {
+    std::lock_guard lock(mutex_);
+    arrivals_.push_back({peer, lane, std::move(socket)});
+    has_news_.store(true, std::memory_order_release);
+  }
+  eventfd_write(news_.get(), 1);
+}
+
+void HubWires::wake() {
+  eventfd_write(news_.get(), 1);
+}
+
+void HubWires::cancel(const Status& reason) {
+  {
+    std::lock_guard lock(mutex_);
+    if (failure_.ok()) failure_ = reason;
+    is_cancelled_.store(true, std::memory_order_relaxed);
+    has_news_.store(true, std::memory_order_release);
+  }
+  eventfd_write(news_.get(), 1);
+}
+
+Status HubWires::failure(uint32_t* out_peer) const {
+  std::lock_guard lock(mutex_);
+  if (out_peer != nullptr) *out_peer = failed_peer_;
+  return failure_;
+}
+
+Status HubWires::take_arrivals(std::vector<Arrival>* out_arrivals) {
+  std::lock_guard lock(mutex_);
+  has_news_.store(false, std::memory_order_relaxed);
+  out_arrivals->swap(arrivals_);
+  return failure_;
+}
+
+Status HubWires::note_failure(const Status& why, uint32_t peer) {
+  std::lock_guard lock(mutex_);
+  if (failure_.ok()) {
+    failure_ = why;
+    failed_peer_ = peer;
+  }
+  is_cancelled_.store(true, std::memory_order_relaxed);
+  return failure_;
+}
+
+}  // namespace keel

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// The UCX wire of a rank to one peer: its endpoint, its lanes, and the connection beside it.
+#ifndef KEEL_COLLECTIVES_TRANSPORTS_UCX_UCX_PEER_H_
+#define KEEL_COLLECTIVES_TRANSPORTS_UCX_UCX_PEER_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "collectives/transports/ucx/ucx_control.h"
+#include "collectives/transports/ucx/ucx_operation.h"
+#include "collectives/transports/ucx/ucx_worker.h"
+#include "collectives/transports/wire.h"
+#include "collectives/transports/wire_queue.h"
+#include "core/deadline.h"
+#include "core/status.h"
+
+namespace keel {
+
+// What the peers of a set of wires share.
+struct UcxShared {
+  UcxWorker worker;
+  UcxOperationPool operations;
+  WireSet::Traffic traffic;
+  uint32_t rank = 0;
+  uint64_t epoch = 0;
+};
+
+// A message is an active message with a UcxHeader. UCX knows of no posted receive: a message that
+// arrives early stays in UCX (eager, up to kEagerBytes) or at the sender (rendezvous) until its
+// receive is posted. Messages may overtake each other in UCX; lanes order them by their number.
+//
+// A request is done only when the endpoint has been flushed, since its owner may not call
+// progress() again for long, and what UCX still holds would wait. For one thread.
+class UcxPeer {
+ public:
+  UcxPeer(uint32_t rank, UcxShared& shared) : rank_(rank), shared_(shared) {
+    for (Lane& lane : lanes_) lane.arrivals.reserve(kWindow);
+  }
+  UcxPeer(const UcxPeer&) = delete;
+  UcxPeer& operator=(const UcxPeer&) = delete;
+
+  uint32_t rank() const { return rank_; }
+  // Takes the authenticated connection and greets the peer.
+  Status attach(FileDescriptor socket);
+  UcxControl& control() { return control_; }
+
+  void post_send(uint32_t lane, WireRequest& request);
+  void post_receive(uint32_t lane, WireRequest& request);
+  bool is_idle() const { return posted_ == 0; }
+  uint64_t posted() const { return posted_; }
+  bool is_active = false;  // in the list of the set of wires
+
+  // Takes a message from UCX. |data|: of |header.bytes| bytes, or what stands for them.
+  ucx::Result take_message(const UcxHeader& header, void* data, bool is_rendezvous);
+  // Moves what can be moved, after progress of the worker. A failure leaves the requests posted.
+  Status move();
+  // Reads the connection beside the endpoint; move() returns what was wrong. False: there is no
+  // more to read.
+  bool move_control();
+  // Time until move() may return a failure without an event; INT64_MAX: none.
+  int64_t judges_in_ns() const;
+
+  // Ends all posted requests with |why|; those that UCX may touch, when it no longer does. No more
+  // may be posted.
+  void end(const Status& why);
+  bool is_touched() const { return in_flight_ != 0; }
+  // The worker is closed: ends what is left of end().
+  void abandon(UcxOperation& operation);
+  // Leaves in order: |is_forced| false. Else requests end canceled.
+  void say_farewell();
+  void close(bool is_forced);
+  bool is_closing();
+
+  // A message of up to this size travels at once, a longer one when its receive is posted.
+  static constexpr uint64_t kEagerBytes = 8192;
+  // Messages of a lane that may be on the way before the receiver has taken them; those without
+  // bytes are not counted out.
+  static constexpr uint64_t kWindow = 64;
+
+ private:
+  struct Arrival {
+    UcxHeader header;
+    void* data = nullptr;
+    bool is_rendezvous = false;
+  };
+  struct Lane {
+    WireQueue sends;  // not given to UCX yet
+    uint64_t next_send = 0;
+    uint64_t taken = 0;       // messages that the receiver has certainly taken
+    uint64_t rendezvous = 0;  // sends in flight by rendezvous, which tell what was taken
+    WireQueue receives;       // without a message yet
+    uint64_t next_receive = 0;
+    uint64_t posted_receives = 0;   // in |receives|
+    std::vector<Arrival> arrivals;  // by their numbers, ascending
+  };
+
+  void launch(Lane& lane, uint32_t number);
+  void match(Lane& lane);
+  void start_receive(Lane& lane, const Arrival& arrival);
+  void give(WireRequest& request, const UcxHeader& header, const void* data);
+  void release(const Arrival& arrival);
+  ucx::RequestParam param_of(UcxOperation& operation, const void** out_buffer, size_t* out_count);
+  void on_done(UcxOperation& operation, ucx::Result result);
+  void flush();
+  void on_flushed(ucx::Result result);
+  void finish(UcxOperation& operation, const Status& status);
+  void finish(WireRequest& request, Status status);
+  void break_endpoint(ucx::Result result);
+  Status judge();
+
+  static void on_sent(void* request, ucx::Result result, void* operation);
+  static void on_received(void* request, ucx::Result result, size_t length, void* operation);
+  static void on_flush(void* request, ucx::Result result, void* peer);
+  static void on_error(void* peer, ucx::Endpoint* endpoint, ucx::Result result);
+
+  const uint32_t rank_;
+  UcxShared& shared_;
+  UcxControl control_;
+  UcxKey own_key_ = {};   // in messages from the peer
+  UcxKey peer_key_ = {};  // in messages to the peer
+  ucx::Endpoint* endpoint_ = nullptr;
+  ucx::Pending closing_ = nullptr;
+  std::array<Lane, WireSet::kLanes> lanes_;
+  uint64_t posted_ = 0;     // requests that are not done
+  uint64_t in_flight_ = 0;  // of |posted_|: UCX may touch the memory
+  UcxOperations unflushed_;
+  UcxOperations flushing_;
+  bool is_flushing_ = false;
+  UcxOperations broken_;  // ended by UCX with an error; done when the reason is known
+  Status failure_;        // of the protocol, or of the endpoint's making
+  std::optional<ucx::Result> endpoint_error_;
+  std::optional<Deadline> judgement_;  // when a broken connection becomes a failure
+  Status end_;                         // of end()
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_TRANSPORTS_UCX_UCX_PEER_H_
