@@ -393,6 +393,8 @@ TEST_P(WiresTest, SenderWaitsForReceives) {
   }
   ASSERT_TRUE(finish({high.get(), low.get()}, all));
   EXPECT_EQ(target, memory);
+  low->cancel(failure(KEEL_ABORTED, "done"));
+  ASSERT_TRUE(finish({low.get()}, {&probe}));
 }
 
 // The memory of a message on its way is free once its request is done, also after cancel().
