@@ -42,13 +42,15 @@ void replace_all(std::string* text, std::string_view from, const std::string& to
   }
 }
 
-// The caller's KEEL_* variables but those of a rank and of a secret, and then the rank's own.
+// The caller's KEEL_* and UCX_* variables but those of a rank and of a secret, and then the rank's
+// own.
 std::vector<std::string> variables_of(const HostLaunch& launch, uint32_t rank, uint32_t local_rank,
                                       uint32_t local_world, const std::string& bootstrap) {
   std::vector<std::string> variables;
   for (char** each = environ; *each != nullptr; ++each) {
     const std::string_view text = *each;
-    if (text.rfind("KEEL_", 0) == 0 && text.rfind("KEEL_SECRET", 0) != 0) {
+    const bool is_keel = text.rfind("KEEL_", 0) == 0 && text.rfind("KEEL_SECRET", 0) != 0;
+    if (is_keel || text.rfind("UCX_", 0) == 0) {
       variables.emplace_back(text);
     }
   }

@@ -41,9 +41,10 @@ class ServiceThread {
   // removed |id|.
   void remove(uint64_t id);
 
-  // Call from callbacks only.
+  // Ignores an unknown or removed |id|.
   Status set_events(uint64_t id, uint32_t events);
-  // Calls the callback once, after |deadline| has passed; nullopt cancels the deadline.
+  // Calls the callback once, after |deadline| has passed; nullopt cancels the deadline. Call from
+  // callbacks only.
   void set_deadline(uint64_t id, std::optional<Deadline> deadline);
   bool is_current() const;
 

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <keel/keel.hpp>
 #include <map>
@@ -276,7 +278,8 @@ int has_ucx(const std::vector<std::string>& /*arguments*/) {
 
 // ---- the jobs -------------------------------------------------------------------
 
-// |hosts|: the host of each rank, one letter each.
+// |hosts|: the host of each rank, one letter each. |last_wire|: KEEL_WIRE of the last rank, and
+// from then on of this process.
 class Job {
  public:
   Job(const std::string& hosts, const std::string& program, const std::string& backends = "cpu",
@@ -288,7 +291,6 @@ class Job {
                       std::to_string(rank), std::to_string(hosts.size()), hosts.substr(rank, 1),
                       backends, staged ? "staged" : "alias", program, std::to_string(seconds)});
     }
-    if (last_wire != nullptr) unsetenv("KEEL_WIRE");
     const std::string id = ranks_[0].read_line();
     for (size_t rank = 1; rank < hosts.size(); ++rank) ranks_[rank].write_line(id);
   }
@@ -303,130 +305,115 @@ class Job {
   std::vector<ChildProcess> ranks_;
 };
 
-// Jobs of a case run by UCX while this exists, over the loopback interface.
-class UcxJobs {
- public:
-  UcxJobs() {
-    setenv("KEEL_WIRE", "ucx", 1);
+// Jobs whose messages the wire of the parameter, a value of KEEL_WIRE, carries.
+class WireTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (is_ucx() && !is_ucx_there()) {
+      GTEST_SKIP() << "libucp.so.0 cannot be opened (package libucx0)";
+    }
+    setenv("KEEL_WIRE", GetParam(), 1);
     setenv("UCX_TLS", "tcp", 0);
   }
-  ~UcxJobs() { unsetenv("KEEL_WIRE"); }
-  // Whether UCX is on this machine. In a child: a library that UCX loads may leak.
-  static bool is_there() {
+  void TearDown() override { unsetenv("KEEL_WIRE"); }
+  static bool is_ucx() { return std::string(GetParam()) == "ucx"; }
+  // In a child: a library that UCX loads may leak.
+  static bool is_ucx_there() {
     static const bool is_there = ChildProcess("has_ucx", {}).wait() == 0;
     return is_there;
   }
 };
-
-#define NEEDS_UCX() \
-  if (!UcxJobs::is_there()) GTEST_SKIP() << "libucp.so.0 cannot be opened (package libucx0)"
+class HostsTest : public WireTest {};
+class HostFailureTest : public WireTest {};
+const auto kWires = ::testing::Values("tcp", "ucx");
+std::string name_of(const ::testing::TestParamInfo<const char*>& each) {
+  return each.param;
+}
+INSTANTIATE_TEST_SUITE_P(Wires, HostsTest, kWires, name_of);
+INSTANTIATE_TEST_SUITE_P(Wires, HostFailureTest, kWires, name_of);
 
 #define EXPECT_SAYS(text, line) \
   EXPECT_NE((line).find(text), std::string::npos) << "'" << (line) << "'"
 
-TEST(HostsTest, TwoHostsMatchReference) {
+TEST_P(HostsTest, TwoHostsMatchReference) {
   Job("ab", "product").expect_success();
 }
 
-TEST(HostsTest, MixedDevicesMatchReference) {
+TEST_P(HostsTest, MixedDevicesMatchReference) {
   Job("abc", "cases", "cpu,sim").expect_success();
 }
 
-TEST(HostsTest, StagedMemoryMatchesReference) {
+TEST_P(HostsTest, StagedMemoryMatchesReference) {
   Job("abab", "cases", "cpu", /*staged=*/true).expect_success();
 }
 
-TEST(HostsTest, UnequalHostsMatchReference) {
+TEST_P(HostsTest, UnequalHostsMatchReference) {
   Job("abcaa", "cases").expect_success();
 }
 
-TEST(HostsTest, FourHostsMatchReferenceByEachAlgorithm) {
+TEST_P(HostsTest, FourHostsMatchReferenceByEachAlgorithm) {
   Job("abcd", "algorithms").expect_success();
 }
 
-TEST(HostsTest, AllRanksHoldTheSameBits) {
+TEST_P(HostsTest, AllRanksHoldTheSameBits) {
   Job("abab", "rounding").expect_success();
   Job("abc", "rounding").expect_success();
 }
 
-TEST(HostsTest, InterleavedCallsMatch) {
+TEST_P(HostsTest, InterleavedCallsMatch) {
   Job("baab", "interleaving").expect_success();
 }
 
-TEST(HostsTest, ExplainShowsHostsAndLanes) {
+TEST_P(HostsTest, ExplainShowsHostsAndLanes) {
   Job("abab", "places").expect_success();
 }
 
-TEST(HostsTest, PartsMatchReference) {
+TEST_P(HostsTest, PartsMatchReference) {
   Job("aabb", "split").expect_success();
 }
 
-// ---- UCX ------------------------------------------------------------------------
-
-TEST(UcxHostsTest, MixedDevicesMatchReference) {
-  NEEDS_UCX();
-  const UcxJobs ucx;
-  Job("abc", "cases", "cpu,sim").expect_success();
-}
-
-TEST(UcxHostsTest, StagedMemoryMatchesReference) {
-  NEEDS_UCX();
-  const UcxJobs ucx;
-  Job("abab", "cases", "cpu", /*staged=*/true).expect_success();
-}
-
-TEST(UcxHostsTest, AllRanksHoldTheSameBits) {
-  NEEDS_UCX();
-  const UcxJobs ucx;
-  Job("abc", "rounding").expect_success();
-}
-
-TEST(UcxHostsTest, PartsMatchReferenceAndExplainNamesTheWire) {
-  NEEDS_UCX();
-  const UcxJobs ucx;
-  Job("aabb", "split").expect_success();
-  Job("abab", "places").expect_success();
-}
-
-TEST(UcxHostsTest, OddRankIsNamed) {
-  NEEDS_UCX();
-  const UcxJobs ucx;
-  Job job("abc", "mismatch");
+// The last rank alone has another wire than the parameter's.
+TEST_P(HostsTest, RankWithAnotherWireIsNamed) {
+  if (!is_ucx_there()) GTEST_SKIP() << "libucp.so.0 cannot be opened (package libucx0)";
+  Job job("abc", "cases", "cpu", /*staged=*/false, /*seconds=*/0, is_ucx() ? "tcp" : "ucx");
   for (size_t rank = 0; rank < 3; ++rank) {
-    EXPECT_SAYS("rank 2 called all_reduce(101 float32, sum)", job[rank].read_line());
-  }
-  job.expect_success();
-}
-
-TEST(UcxHostsTest, KilledRankIsNamedToAll) {
-  NEEDS_UCX();
-  const UcxJobs ucx;
-  for (uint32_t turn = 0; turn < (kIsSlow ? 1 : 3); ++turn) {
-    Job job("abc", "until_failure");
-    for (size_t rank = 0; rank < 3; ++rank) ASSERT_EQ(job[rank].read_line(), "running");
-    usleep(turn * 7919);
-    job[1].kill();
-    for (const size_t rank : {0, 2}) {
-      const std::string line = job[rank].read_line();
-      EXPECT_SAYS("RANK_FAILED", line);
-      EXPECT_SAYS("rank 1 (cpu:", line);
-      EXPECT_EQ(job[rank].wait(), 0);
-    }
-  }
-}
-
-TEST(UcxHostsTest, RankWithAnotherWireIsNamed) {
-  NEEDS_UCX();
-  Job job("abc", "cases", "cpu", /*staged=*/false, /*seconds=*/0, /*last_wire=*/"ucx");
-  for (size_t rank = 0; rank < 3; ++rank) {
-    EXPECT_SAYS("rank 2 (cpu:", job[rank].read_line());
+    const std::string line = job[rank].read_line();
+    EXPECT_SAYS("rank 2 (cpu:", line);
+    EXPECT_SAYS("'ucx 1.", line);
+    EXPECT_SAYS("'tcp'", line);
     EXPECT_EQ(job[rank].wait(), 1);
   }
 }
 
+// A file that is no library stands in for a machine without UCX.
+TEST(HostsWithoutUcxTest, MissingLibraryIsNamed) {
+  std::string folder = ::testing::TempDir() + "keel-no-ucx-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string file = folder + "/libucp.so.0";
+  std::ofstream(file) << "not a library";
+  const char* const known = getenv("LD_LIBRARY_PATH");
+  const std::string before = known == nullptr ? "" : known;
+  setenv("LD_LIBRARY_PATH", (folder + ":" + before).c_str(), 1);
+  setenv("KEEL_WIRE", "ucx", 1);
+  Job job("ab", "cases");
+  for (size_t rank = 0; rank < 2; ++rank) {
+    const std::string line = job[rank].read_line();
+    EXPECT_SAYS("KEEL_WIRE=ucx: UCX cannot be opened: ", line);
+    EXPECT_SAYS(file, line);
+    EXPECT_EQ(job[rank].wait(), 1);
+  }
+  unsetenv("KEEL_WIRE");
+  if (known == nullptr) {
+    unsetenv("LD_LIBRARY_PATH");
+  } else {
+    setenv("LD_LIBRARY_PATH", before.c_str(), 1);
+  }
+  std::filesystem::remove_all(folder);
+}
+
 // ---- failures -------------------------------------------------------------------
 
-TEST(HostFailureTest, OddRankIsNamed) {
+TEST_P(HostFailureTest, OddRankIsNamed) {
   Job job("abc", "mismatch");
   for (size_t rank = 0; rank < 3; ++rank) {
     const std::string line = job[rank].read_line();
@@ -436,7 +423,7 @@ TEST(HostFailureTest, OddRankIsNamed) {
   job.expect_success();
 }
 
-TEST(HostFailureTest, KilledRankIsNamedToAll) {
+TEST_P(HostFailureTest, KilledRankIsNamedToAll) {
   for (uint32_t turn = 0; turn < (kIsSlow ? 1 : 4); ++turn) {
     Job job(turn % 2 == 0 ? "abab" : "abc", "until_failure");
     const size_t world = turn % 2 == 0 ? 4 : 3;
@@ -454,7 +441,7 @@ TEST(HostFailureTest, KilledRankIsNamedToAll) {
   }
 }
 
-TEST(HostFailureTest, StoppedRankIsNamedAtTheDeadline) {
+TEST_P(HostFailureTest, StoppedRankIsNamedAtTheDeadline) {
   Job job("abc", "until_failure", "cpu", /*staged=*/false, /*seconds=*/kIsSlow ? 8 : 5);
   for (size_t rank = 0; rank < 3; ++rank) ASSERT_EQ(job[rank].read_line(), "running");
   ASSERT_EQ(::kill(job[2].pid(), SIGSTOP), 0);
@@ -464,7 +451,7 @@ TEST(HostFailureTest, StoppedRankIsNamedAtTheDeadline) {
   }
 }
 
-TEST(HostFailureTest, AbortReachesAllHosts) {
+TEST_P(HostFailureTest, AbortReachesAllHosts) {
   Job job("abc", "abort");
   EXPECT_EQ(job[0].read_line(), "running");
   EXPECT_EQ(job[2].read_line(), "running");

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks of several hosts, by KEEL_HOST_ID, that go on after the end of a host or of the server.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -22,6 +24,27 @@ TEST(ShrinkOfHostsTest, RanksGoOnAfterAHostIsKilled) {
   job.expect_shrunk(before, 2);  // on one host from now on
   job.tell("shrink");
   job.expect_shrunk(job.left(), 3);
+}
+
+// The communicator that the survivors make gets UCX wires of its own.
+TEST(ShrinkOfHostsTest, RanksGoOnByUcxAfterARankIsKilled) {
+  if (dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) == nullptr) {
+    GTEST_SKIP() << "libucp.so.0 cannot be opened (package libucx0)";
+  }
+  setenv("KEEL_WIRE", "ucx", 1);
+  setenv("UCX_TLS", "tcp", 0);
+  Job job("abca");
+  job.run();
+  std::vector<uint32_t> before = job.left();
+  job.kill(1);
+  job.expect_failures("rank 1");
+  job.tell("shrink");
+  job.expect_shrunk(before, 2);
+  before = job.left();
+  job.kill(0);  // the server
+  job.tell("shrink");
+  job.expect_shrunk(before, 3);
+  unsetenv("KEEL_WIRE");
 }
 
 // The process of rank 0 serves the job, and that of rank 1 succeeds it.

@@ -56,6 +56,23 @@ TEST(HostLaunchTest, ShellWordHoldsAnyText) {
   EXPECT_TRUE(contains(words[2], "'KEEL_RANK=0'")) << words[2];
 }
 
+TEST(HostLaunchTest, SettingsOfTheWireArePassedOn) {
+  setenv("KEEL_WIRE", "tcp", 1);
+  setenv("UCX_NET_DEVICES", "mlx5_0:1", 1);
+  setenv("KEEL_SECRET_FILE", "/nowhere", 1);
+  HostLaunch launch;
+  launch.hosts = parse_hosts("a");
+  launch.launch = "sh -c {shell}";
+  const auto words = launch_command(launch, 0, "job", {"true"});
+  unsetenv("KEEL_SECRET_FILE");
+  unsetenv("UCX_NET_DEVICES");
+  unsetenv("KEEL_WIRE");
+  ASSERT_EQ(words.size(), 3u);
+  EXPECT_TRUE(contains(words[2], "'KEEL_WIRE=tcp'")) << words[2];
+  EXPECT_TRUE(contains(words[2], "'UCX_NET_DEVICES=mlx5_0:1'")) << words[2];
+  EXPECT_FALSE(contains(words[2], "KEEL_SECRET_FILE")) << words[2];
+}
+
 TEST(RunHostsTest, EachProcessFindsItsPlaceAndTheSecret) {
   const std::string script =
       "read -r secret; "

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <cstdarg>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -139,6 +140,7 @@ struct RequestParam {
 };
 
 // Flags of ucp_am_send_nbx().
+inline constexpr uint32_t kSendReply = 1 << 0;
 inline constexpr uint32_t kSendEager = 1 << 1;
 inline constexpr uint32_t kSendRendezvous = 1 << 2;
 // Flag of ucp_ep_close_nbx(): ends the endpoint's requests.
@@ -169,6 +171,13 @@ struct HandlerParam {
 };
 static_assert(std::is_trivial_v<RequestParam> && std::is_trivial_v<HandlerParam>);
 
+// Log messages. 0 to 2: fatal, error, warning; higher: what the user has asked UCX for.
+enum class LogLevel : int { kFatal = 0, kError = 1, kWarning = 2 };
+enum class LogNext : int { kStop = 0, kContinue = 1 };  // with the former handlers
+using LogHandler = LogNext (*)(const char* file, unsigned line, const char* function,
+                               LogLevel level, const void* component, const char* format,
+                               va_list arguments);
+
 // The functions, as members named as in the library without "ucp_".
 struct Functions {
   void (*get_version)(unsigned* major, unsigned* minor, unsigned* release);
@@ -185,6 +194,7 @@ struct Functions {
   unsigned (*worker_progress)(Worker* worker);
   Result (*worker_get_efd)(Worker* worker, int* out_descriptor);
   Result (*worker_arm)(Worker* worker);
+  Result (*worker_signal)(Worker* worker);
   Result (*worker_set_am_recv_handler)(Worker* worker, const HandlerParam* param);
   Result (*ep_create)(Worker* worker, const EndpointParams* params, Endpoint** out_endpoint);
   Pending (*ep_close_nbx)(Endpoint* endpoint, const RequestParam* param);
@@ -196,7 +206,8 @@ struct Functions {
   void (*am_data_release)(Worker* worker, void* data);
   Result (*request_check_status)(void* request);
   void (*request_free)(void* request);
-  const char* (*status_string)(Result result);  // ucs_status_string
+  const char* (*status_string)(Result result);   // ucs_status_string
+  void (*log_push_handler)(LogHandler handler);  // ucs_log_push_handler
 };
 
 }  // namespace keel::ucx

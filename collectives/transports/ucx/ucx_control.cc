@@ -15,7 +15,7 @@ namespace keel {
 namespace {
 
 constexpr uint32_t kMagic = 0x5843554b;  // "KUCX"
-enum class Kind : uint32_t { kGreeting = 1, kFarewell = 2 };
+enum class Kind : uint32_t { kGreeting = 1, kConnected = 2, kFarewell = 3 };
 
 struct Frame {
   uint32_t magic = kMagic;
@@ -42,6 +42,10 @@ Bytes write_ucx_greeting(const UcxGreeting& greeting) {
   append(bytes, greeting.key.data(), greeting.key.size());
   append(bytes, greeting.address.data(), greeting.address.size());
   return bytes;
+}
+
+Bytes write_ucx_connected() {
+  return begin_message(Kind::kConnected, 0);
 }
 
 Bytes write_ucx_farewell(const UcxFarewell& farewell) {
@@ -88,12 +92,15 @@ Status UcxControl::take_messages() {
     Frame frame;
     std::memcpy(&frame, in_.data(), sizeof(frame));
     const bool is_greeting = frame.kind == Kind::kGreeting;
+    const bool is_connection = frame.kind == Kind::kConnected;
+    const uint32_t most = sizeof(UcxKey) + UcxWorker::kMostAddressBytes;
     const bool is_known =
-        is_greeting ? frame.bytes > sizeof(UcxKey) &&
-                          frame.bytes <= sizeof(UcxKey) + UcxWorker::kMostAddressBytes
-                    : frame.kind == Kind::kFarewell && frame.bytes == sizeof(UcxFarewell::sent);
+        is_greeting     ? frame.bytes > sizeof(UcxKey) && frame.bytes <= most
+        : is_connection ? frame.bytes == 0
+                        : frame.kind == Kind::kFarewell && frame.bytes == sizeof(UcxFarewell::sent);
     // One of each, in this order: |in_| stays small.
-    const bool is_expected = !farewell && (!is_greeting || !greeting);
+    const bool is_expected =
+        !farewell && (!is_greeting || !greeting) && (!is_connection || (greeting && !is_connected));
     if (frame.magic != kMagic || !is_known || !is_expected) {
       return failure(KEEL_DATA_LOSS, "a control message of a UCX wire is malformed: kind {}, {} B",
                      static_cast<uint32_t>(frame.kind), frame.bytes);
@@ -105,6 +112,8 @@ Status UcxControl::take_messages() {
       std::memcpy(found.key.data(), content, sizeof(UcxKey));
       found.address.assign(content + sizeof(UcxKey), content + frame.bytes);
       greeting = std::move(found);
+    } else if (is_connection) {
+      is_connected = true;
     } else {
       UcxFarewell found;
       std::memcpy(found.sent.data(), content, sizeof(found.sent));

@@ -22,15 +22,17 @@ struct UcxGreeting {
   Bytes address;
   bool operator==(const UcxGreeting&) const = default;
 };
+// Second message, without content: the sender's endpoint is connected.
 // Last message: the sender leaves in order, and this is what it has sent on each lane.
 struct UcxFarewell {
   std::array<uint64_t, WireSet::kLanes> sent = {};
   bool operator==(const UcxFarewell&) const = default;
 };
 Bytes write_ucx_greeting(const UcxGreeting& greeting);
+Bytes write_ucx_connected();
 Bytes write_ucx_farewell(const UcxFarewell& farewell);
 
-// Carries both messages over the authenticated connection of WireHub. The kernel tells through it
+// Carries these messages over the authenticated connection of WireHub. The kernel tells through it
 // that the peer has ended, or is silent (KEEL_TCP_SILENCE_MS), whatever transport UCX uses. Never
 // blocks. For one thread.
 class UcxControl {
@@ -45,6 +47,7 @@ class UcxControl {
   Status move();
   // What has come; |greeting| stays until the caller resets it.
   std::optional<UcxGreeting> greeting;
+  bool is_connected = false;
   std::optional<UcxFarewell> farewell;
   // KEEL_OK while the connection is open; else why it has ended.
   const Status& end() const { return end_; }

@@ -6,7 +6,13 @@
 #include <signal.h>
 
 #include <array>
+#include <cstdarg>
+#include <cstdio>
 #include <mutex>
+#include <new>
+#include <utility>
+
+#include "core/log.h"
 
 namespace keel {
 
@@ -37,6 +43,21 @@ class KeptSignals {
   std::array<struct sigaction, NSIG> actions_ = {};
   std::array<bool, NSIG> is_known_ = {};
 };
+
+// UCX writes its messages to the standard output, which belongs to the program.
+ucx::LogNext on_log(const char* /*file*/, unsigned /*line*/, const char* /*function*/,
+                    ucx::LogLevel level, const void* /*component*/, const char* format,
+                    va_list arguments) {
+  if (level > ucx::LogLevel::kWarning) return ucx::LogNext::kContinue;
+  std::array<char, 512> text;
+  vsnprintf(text.data(), text.size(), format, arguments);
+  const bool is_warning = level == ucx::LogLevel::kWarning;
+  try {
+    log(is_warning ? KEEL_LOG_WARNING : KEEL_LOG_ERROR, "UCX: {}", text.data());
+  } catch (const std::bad_alloc&) {  // the message is lost
+  }
+  return ucx::LogNext::kStop;
+}
 
 Status open_library(const char* name, void** out_library) {
   *out_library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -87,6 +108,7 @@ Status UcxLibrary::open(const char* ucp, const char* ucs, UcxLibrary* out_librar
   found.find("ucp_worker_progress", &to.worker_progress);
   found.find("ucp_worker_get_efd", &to.worker_get_efd);
   found.find("ucp_worker_arm", &to.worker_arm);
+  found.find("ucp_worker_signal", &to.worker_signal);
   found.find("ucp_worker_set_am_recv_handler", &to.worker_set_am_recv_handler);
   found.find("ucp_ep_create", &to.ep_create);
   found.find("ucp_ep_close_nbx", &to.ep_close_nbx);
@@ -99,6 +121,7 @@ Status UcxLibrary::open(const char* ucp, const char* ucs, UcxLibrary* out_librar
   KEEL_RETURN_IF_ERROR(found.status());
   Symbols base(services, ucs);
   base.find("ucs_status_string", &to.status_string);
+  base.find("ucs_log_push_handler", &to.log_push_handler);
   KEEL_RETURN_IF_ERROR(base.status());
   unsigned major = 0;
   unsigned minor = 0;
@@ -120,6 +143,7 @@ Status UcxLibrary::get(const UcxLibrary** out_library) {
   if (library == nullptr) {
     UcxLibrary opened;
     KEEL_RETURN_IF_ERROR(open("libucp.so.0", "libucs.so.0", &opened));
+    opened.functions().log_push_handler(&on_log);
     library = new UcxLibrary(std::move(opened));
   }
   *out_library = library;

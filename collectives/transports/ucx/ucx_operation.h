@@ -22,6 +22,7 @@ using UcxKey = std::array<uint8_t, 16>;
 
 // In front of each message. Little-endian, as all hosts of Keel.
 struct UcxHeader {
+  static constexpr uint32_t kHello = UINT32_MAX;  // as |lane|: see UcxPeer
   UcxKey key = {};
   uint32_t from = 0;
   uint32_t lane = 0;
@@ -56,9 +57,6 @@ class UcxOperations {
     UcxOperation& operation = *first_;
     first_ = operation.next;
     return operation;
-  }
-  void append(UcxOperations& others) {
-    while (!others.is_empty()) push(others.pop());
   }
 
  private:

@@ -45,15 +45,67 @@ Status UcxPeer::attach(FileDescriptor socket) {
 bool UcxPeer::move_control() {
   const Status moved = control_.move();
   if (!moved.ok() && failure_.ok()) failure_ = moved;
-  if (control_.greeting && endpoint_ == nullptr && failure_.ok() && end_.ok()) {
-    peer_key_ = control_.greeting->key;
-    failure_ = shared_.worker.connect(control_.greeting->address, &on_error, this, &endpoint_);
-    control_.greeting->address = {};
-  }
   if (control_.end().ok()) return moved.ok();
   judgement_ =
       earlier(judgement_, Deadline::after(control_.farewell ? kFarewellGraceNs : kEndGraceNs));
   return false;
+}
+
+void UcxPeer::open() {
+  if (!control_.greeting || !failure_.ok() || !end_.ok() || endpoint_error_) return;
+  const bool is_higher = shared_.rank > rank_;
+  if (endpoint_ == nullptr) {
+    if (is_higher || control_.is_connected) make_endpoint();
+  } else if (is_higher && control_.is_connected) {
+    send_hello();
+    is_open_ = true;
+  } else if (has_hello_) {
+    is_open_ = true;
+  }
+}
+
+void UcxPeer::make_endpoint() {
+  peer_key_ = control_.greeting->key;
+  failure_ = shared_.worker.connect(control_.greeting->address, &on_error, this, &endpoint_);
+  control_.greeting->address = {};
+  if (!failure_.ok()) return;
+  ucx::RequestParam param = {};
+  param.op_attr_mask = ucx::RequestParam::kCallback | ucx::RequestParam::kUserData;
+  param.callback.send = &on_connected;
+  param.user_data = this;
+  const ucx::Pending pending = shared_.worker.library()->ep_flush_nbx(endpoint_, &param);
+  if (!ucx::is_request(pending)) on_connected(nullptr, ucx::error_of(pending), this);
+}
+
+void UcxPeer::on_connected(void* request, ucx::Result result, void* peer) {
+  auto& self = *static_cast<UcxPeer*>(peer);
+  if (result == ucx::Result::kOk) {
+    self.control_.send(write_ucx_connected());
+  } else {
+    self.break_endpoint(result);
+  }
+  self.shared_.worker.free(request);
+}
+
+// A message that asks for a reply.
+void UcxPeer::send_hello() {
+  hello_ = {
+      .key = peer_key_, .from = shared_.rank, .lane = UcxHeader::kHello, .epoch = shared_.epoch};
+  ucx::RequestParam param = {};
+  param.op_attr_mask =
+      ucx::RequestParam::kCallback | ucx::RequestParam::kUserData | ucx::RequestParam::kFlags;
+  param.user_data = this;
+  param.callback.send = &on_hello;
+  param.flags = ucx::kSendEager | ucx::kSendReply;
+  const ucx::Pending pending = shared_.worker.library()->am_send_nbx(
+      endpoint_, UcxWorker::kMessageId, &hello_, sizeof(hello_), nullptr, 0, &param);
+  if (ucx::is_error(pending)) break_endpoint(ucx::error_of(pending));
+}
+
+void UcxPeer::on_hello(void* request, ucx::Result result, void* peer) {
+  auto& self = *static_cast<UcxPeer*>(peer);
+  if (result != ucx::Result::kOk) self.break_endpoint(result);
+  self.shared_.worker.free(request);
 }
 
 void UcxPeer::on_error(void* peer, ucx::Endpoint* /*endpoint*/, ucx::Result result) {
@@ -121,7 +173,7 @@ ucx::RequestParam UcxPeer::param_of(UcxOperation& operation, const void** out_bu
 }
 
 void UcxPeer::launch(Lane& lane, uint32_t number) {
-  while (endpoint_ != nullptr && !endpoint_error_ && !lane.sends.is_empty()) {
+  while (is_open_ && !endpoint_error_ && !lane.sends.is_empty()) {
     const uint64_t bytes = lane.sends.first->posted_bytes();
     const uint64_t untaken = lane.next_send - lane.taken;
     // In the middle of the window a rendezvous asks how far the receiver is.
@@ -179,43 +231,11 @@ void UcxPeer::on_done(UcxOperation& operation, ucx::Result result) {
   if (!end_.ok()) {
     finish(operation, end_);
   } else if (result == ucx::Result::kOk) {
-    unflushed_.push(operation);
+    finish(operation, operation.status);
   } else {
     broken_.push(operation);
     break_endpoint(result);
   }
-}
-
-void UcxPeer::flush() {
-  while (!is_flushing_ && !unflushed_.is_empty() && endpoint_ != nullptr && !endpoint_error_) {
-    flushing_.append(unflushed_);
-    ucx::RequestParam param = {};
-    param.op_attr_mask = ucx::RequestParam::kCallback | ucx::RequestParam::kUserData;
-    param.callback.send = &on_flush;
-    param.user_data = this;
-    const ucx::Pending pending = shared_.worker.library()->ep_flush_nbx(endpoint_, &param);
-    is_flushing_ = ucx::is_request(pending);
-    if (!is_flushing_) on_flushed(ucx::error_of(pending));
-  }
-}
-
-void UcxPeer::on_flush(void* request, ucx::Result result, void* peer) {
-  auto& self = *static_cast<UcxPeer*>(peer);
-  self.is_flushing_ = false;
-  self.on_flushed(result);
-  self.shared_.worker.free(request);
-}
-
-void UcxPeer::on_flushed(ucx::Result result) {
-  if (result == ucx::Result::kOk) {
-    while (!flushing_.is_empty()) {
-      UcxOperation& operation = flushing_.pop();
-      finish(operation, operation.status);
-    }
-    return;
-  }
-  broken_.append(flushing_);
-  break_endpoint(result);
 }
 
 // ---- receiving ------------------------------------------------------------------
@@ -233,6 +253,10 @@ ucx::Result UcxPeer::take_message(const UcxHeader& header, void* data, bool is_r
   // A stranger's message: dropped. The peer knows the key from the authenticated connection.
   if (!control_.is_attached() || !are_same(header.key, own_key_)) return ucx::Result::kOk;
   if (!end_.ok() || !failure_.ok()) return ucx::Result::kOk;
+  if (header.lane == UcxHeader::kHello) {
+    has_hello_ = true;
+    return ucx::Result::kOk;
+  }
   Lane& lane = lanes_[std::min<size_t>(header.lane, lanes_.size() - 1)];
   const auto place = std::lower_bound(
       lane.arrivals.begin(), lane.arrivals.end(), header.sequence,
@@ -262,8 +286,8 @@ void UcxPeer::match(Lane& lane) {
   while (!lane.receives.is_empty() && !lane.arrivals.empty()) {
     const Arrival arrival = lane.arrivals.front();
     if (arrival.header.sequence != lane.next_receive) return;
-    // What UCX answers to a rendezvous is flushed through the endpoint.
-    if (arrival.is_rendezvous && (endpoint_ == nullptr || endpoint_error_)) return;
+    // Without an endpoint this rank would not hear of an error that keeps the rest away.
+    if (arrival.is_rendezvous && (!is_open_ || endpoint_error_)) return;
     lane.arrivals.erase(lane.arrivals.begin());
     ++lane.next_receive;
     --lane.posted_receives;
@@ -327,12 +351,14 @@ void UcxPeer::release(const Arrival& arrival) {
 }
 
 Status UcxPeer::move() {
-  if (endpoint_ == nullptr) move_control();
+  if (!is_open_) {
+    move_control();
+    open();
+  }
   for (uint32_t number = 0; number < lanes_.size(); ++number) {
     match(lanes_[number]);
     launch(lanes_[number], number);
   }
-  flush();
   return judge();
 }
 
@@ -366,9 +392,7 @@ void UcxPeer::end(const Status& why) {
     for (const Arrival& arrival : lane.arrivals) release(arrival);
     lane.arrivals.clear();
   }
-  for (UcxOperations* list : {&unflushed_, &flushing_, &broken_}) {
-    while (!list->is_empty()) finish(list->pop(), why);
-  }
+  while (!broken_.is_empty()) finish(broken_.pop(), why);
   // Requests stay with UCX until it calls back; other endpoints stay open, since to close them
   // looks to the peers like a failure of this rank.
   if (in_flight_ != 0) close(/*is_forced=*/true);
@@ -395,8 +419,12 @@ void UcxPeer::close(bool is_forced) {
 bool UcxPeer::is_closing() {
   if (closing_ == nullptr) return false;
   if (shared_.worker.is_pending(closing_)) return true;
-  shared_.worker.free(std::exchange(closing_, nullptr));
+  forget_closing();
   return false;
+}
+
+void UcxPeer::forget_closing() {
+  shared_.worker.free(std::exchange(closing_, nullptr));
 }
 
 }  // namespace keel

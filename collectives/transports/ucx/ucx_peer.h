@@ -31,8 +31,14 @@ struct UcxShared {
 // arrives early stays in UCX (eager, up to kEagerBytes) or at the sender (rendezvous) until its
 // receive is posted. Messages may overtake each other in UCX; lanes order them by their number.
 //
-// A request is done only when the endpoint has been flushed, since its owner may not call
-// progress() again for long, and what UCX still holds would wait. For one thread.
+// Two ranks open their endpoints one after the other, the higher rank first, and tell each other
+// through UcxControl. Then a hello of the higher rank makes UCX exchange the identities of the
+// endpoints, which the rendezvous needs. UCX 1.13 ends the process if a peer ends, or the worker is
+// destroyed, while its answer waits for a transport that is not connected yet.
+//
+// A send is done when UCX no longer reads its memory. What UCX then still holds of it goes out with
+// the worker's progress, which UcxWires sees to also outside of calls: a flush of the endpoint
+// would wait for the peer. For one thread at a time.
 class UcxPeer {
  public:
   UcxPeer(uint32_t rank, UcxShared& shared) : rank_(rank), shared_(shared) {
@@ -72,6 +78,8 @@ class UcxPeer {
   void say_farewell();
   void close(bool is_forced);
   bool is_closing();
+  // Does not wait for the end of close(): UCX demands it before the worker is destroyed.
+  void forget_closing();
 
   // A message of up to this size travels at once, a longer one when its receive is posted.
   static constexpr uint64_t kEagerBytes = 8192;
@@ -96,6 +104,10 @@ class UcxPeer {
     std::vector<Arrival> arrivals;  // by their numbers, ascending
   };
 
+  // Does the next step of opening, if it is this rank's turn.
+  void open();
+  void make_endpoint();
+  void send_hello();
   void launch(Lane& lane, uint32_t number);
   void match(Lane& lane);
   void start_receive(Lane& lane, const Arrival& arrival);
@@ -103,16 +115,15 @@ class UcxPeer {
   void release(const Arrival& arrival);
   ucx::RequestParam param_of(UcxOperation& operation, const void** out_buffer, size_t* out_count);
   void on_done(UcxOperation& operation, ucx::Result result);
-  void flush();
-  void on_flushed(ucx::Result result);
   void finish(UcxOperation& operation, const Status& status);
   void finish(WireRequest& request, Status status);
   void break_endpoint(ucx::Result result);
   Status judge();
 
+  static void on_connected(void* request, ucx::Result result, void* peer);
+  static void on_hello(void* request, ucx::Result result, void* peer);
   static void on_sent(void* request, ucx::Result result, void* operation);
   static void on_received(void* request, ucx::Result result, size_t length, void* operation);
-  static void on_flush(void* request, ucx::Result result, void* peer);
   static void on_error(void* peer, ucx::Endpoint* endpoint, ucx::Result result);
 
   const uint32_t rank_;
@@ -121,15 +132,15 @@ class UcxPeer {
   UcxKey own_key_ = {};   // in messages from the peer
   UcxKey peer_key_ = {};  // in messages to the peer
   ucx::Endpoint* endpoint_ = nullptr;
+  UcxHeader hello_;         // sent: UCX may read it until on_hello()
+  bool has_hello_ = false;  // received
+  bool is_open_ = false;    // may be used
   ucx::Pending closing_ = nullptr;
   std::array<Lane, WireSet::kLanes> lanes_;
   uint64_t posted_ = 0;     // requests that are not done
   uint64_t in_flight_ = 0;  // of |posted_|: UCX may touch the memory
-  UcxOperations unflushed_;
-  UcxOperations flushing_;
-  bool is_flushing_ = false;
-  UcxOperations broken_;  // ended by UCX with an error; done when the reason is known
-  Status failure_;        // of the protocol, or of the endpoint's making
+  UcxOperations broken_;    // ended by UCX with an error; done when the reason is known
+  Status failure_;          // of the protocol, or of the endpoint's making
   std::optional<ucx::Result> endpoint_error_;
   std::optional<Deadline> judgement_;  // when a broken connection becomes a failure
   Status end_;                         // of end()

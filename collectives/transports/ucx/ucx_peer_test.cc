@@ -130,14 +130,15 @@ TEST(UcxControlTest, GreetingAndFarewellArriveInParts) {
   UcxFarewell farewell;
   farewell.sent = {1, 0, UINT64_MAX, 4};
   Bytes bytes = write_ucx_greeting(greeting);
-  const Bytes last = write_ucx_farewell(farewell);
-  bytes.insert(bytes.end(), last.begin(), last.end());
+  for (const Bytes& next : {write_ucx_connected(), write_ucx_farewell(farewell)}) {
+    bytes.insert(bytes.end(), next.begin(), next.end());
+  }
   for (const uint8_t byte : bytes) {
     EXPECT_FALSE(control.farewell);
     ASSERT_EQ(::send(pair.second.get(), &byte, 1, 0), 1);
     ASSERT_TRUE(control.move().ok());
   }
-  ASSERT_TRUE(control.greeting && control.farewell);
+  ASSERT_TRUE(control.greeting && control.is_connected && control.farewell);
   EXPECT_EQ(*control.greeting, greeting);
   EXPECT_EQ(*control.farewell, farewell);
   EXPECT_TRUE(control.end().ok());
@@ -148,11 +149,12 @@ TEST(UcxControlTest, GreetingAndFarewellArriveInParts) {
 
 TEST(UcxControlTest, MalformedMessagesAreRefused) {
   const Bytes good = write_ucx_greeting({{}, {1, 2, 3}});
-  std::vector<Bytes> bad(4, good);
+  std::vector<Bytes> bad(5, good);
   bad[0][0] ^= 1;                                         // magic number
   bad[1][4] = 9;                                          // kind
   bad[2][10] = 0xff;                                      // more bytes than an address may have
   bad[3].insert(bad[3].end(), good.begin(), good.end());  // twice
+  bad[4] = write_ucx_connected();                         // before the greeting
   for (const Bytes& bytes : bad) {
     Pair pair;
     UcxControl control;

@@ -36,11 +36,13 @@ Status UcxWires::start() {
   KEEL_RETURN_IF_ERROR(
       shared_.worker.open(hub_->address().is_loopback(), world, &on_message, this));
   KEEL_RETURN_IF_ERROR(watch(shared_.worker.descriptor(), EPOLLIN, kWorkerEvent));
+  KEEL_RETURN_IF_ERROR(idle_progress_.start());
   return enter_hub();
 }
 
 UcxWires::~UcxWires() {
   leave_hub();
+  idle_progress_.stop();
   if (!shared_.worker.is_open()) return;
   const auto is_posted = [](const UcxPeer* each) { return !each->is_idle(); };
   if (std::any_of(active_.begin(), active_.end(), is_posted)) {
@@ -48,7 +50,10 @@ UcxWires::~UcxWires() {
   }
   const bool is_forced = is_failed_;
   for (const auto& each : peers_) {
-    if (each && !is_forced) each->say_farewell();
+    if (!each || is_forced) continue;
+    each->say_farewell();
+    // Messages that were never received go back to UCX.
+    each->end(Status(KEEL_ABORTED, "the communicator is destroyed"));
   }
   // What UCX has not read when its sockets close would reset them, and lose what this rank has
   // sent last.
@@ -73,6 +78,7 @@ void UcxWires::post_send(uint32_t rank, uint32_t lane, WireRequest& request) {
     return;
   }
   found->post_send(lane, request);
+  if (found->is_idle()) retire_idle(*found);
 }
 
 void UcxWires::post_receive(uint32_t rank, uint32_t lane, WireRequest& request) {
@@ -83,6 +89,7 @@ void UcxWires::post_receive(uint32_t rank, uint32_t lane, WireRequest& request) 
     return;
   }
   found->post_receive(lane, request);
+  if (found->is_idle()) retire_idle(*found);
 }
 
 UcxPeer* UcxWires::peer(uint32_t rank, uint32_t lane) {
@@ -91,6 +98,7 @@ UcxPeer* UcxWires::peer(uint32_t rank, uint32_t lane) {
     fail(known, UINT32_MAX);
     return nullptr;
   }
+  idle_progress_.take();
   std::unique_ptr<UcxPeer>& found = peers_[rank];
   if (!found) [[unlikely]] {
     found = std::make_unique<UcxPeer>(rank, shared_);
@@ -112,6 +120,12 @@ UcxPeer* UcxWires::peer(uint32_t rank, uint32_t lane) {
   return found.get();
 }
 
+void UcxWires::retire_idle(UcxPeer& peer) {
+  peer.is_active = false;
+  active_.erase(std::find(active_.begin(), active_.end(), &peer));
+  if (active_.empty()) idle_progress_.leave();
+}
+
 Status UcxWires::attach(UcxPeer& peer, FileDescriptor socket) {
   KEEL_RETURN_IF_ERROR(watch(socket.get(), EPOLLIN | EPOLLRDHUP, peer.rank()));
   return peer.attach(std::move(socket));
@@ -125,6 +139,7 @@ void UcxWires::take_news() {
     fail(cancelled, UINT32_MAX);
     return;
   }
+  idle_progress_.take();
   for (Arrival& each : arrivals) {
     if (each.peer >= peers_.size() || each.lane != 0) continue;
     std::unique_ptr<UcxPeer>& found = peers_[each.peer];
@@ -153,15 +168,19 @@ ucx::Result UcxWires::on_message(void* wires, const void* header, size_t header_
 }
 
 bool UcxWires::progress() {
+  bool has_news_come = false;
   if (has_news()) [[unlikely]] {
     take_news();
-    return true;
+    has_news_come = true;
   }
   if (is_failed_) [[unlikely]] {
-    return drain();
+    return drain() || has_news_come;
   }
-  if (active_.empty()) return false;
-  bool has_moved = shared_.worker.progress();
+  if (active_.empty()) {
+    idle_progress_.leave();
+    return has_news_come;
+  }
+  bool has_moved = shared_.worker.progress() || has_news_come;
   for (size_t i = 0; i < active_.size();) {
     UcxPeer& each = *active_[i];
     const uint64_t posted = each.posted();
@@ -178,12 +197,14 @@ bool UcxWires::progress() {
       ++i;
     }
   }
+  if (active_.empty()) idle_progress_.leave();
   return has_moved;
 }
 
 void UcxWires::park(int64_t timeout_ns) {
   if (has_news()) return;
-  if (shared_.worker.is_open() && !shared_.worker.arm()) return;  // progress() has something to do
+  const bool is_armed = idle_progress_.is_taken() && shared_.worker.is_open();
+  if (is_armed && !shared_.worker.arm()) return;  // progress() has something to do
   for (const UcxPeer* each : active_) timeout_ns = std::min(timeout_ns, each->judges_in_ns());
   std::array<epoll_event, 64> events;
   const size_t count = wait(timeout_ns, events);
@@ -204,6 +225,7 @@ bool UcxWires::is_touched() const {
 
 void UcxWires::fail(const Status& why, uint32_t peer) {
   const Status first = note_failure(why, peer);
+  idle_progress_.take();
   is_failed_ = true;
   drain_ = Deadline::after(kDrainNs);
   for (const auto& each : peers_) {
@@ -213,13 +235,21 @@ void UcxWires::fail(const Status& why, uint32_t peer) {
 }
 
 bool UcxWires::drain() {
-  if (!is_touched()) return false;
+  if (!is_touched()) {
+    // Peers that leave in order wait until their last messages have been acknowledged.
+    if (shared_.worker.is_open()) idle_progress_.leave();
+    return false;
+  }
   const bool has_moved = shared_.worker.progress();
   if (is_touched() && drain_->passed()) abandon();
   return has_moved || !is_touched();
 }
 
 void UcxWires::abandon() {
+  idle_progress_.stop();
+  for (const auto& each : peers_) {
+    if (each) each->forget_closing();
+  }
   shared_.worker.close();
   for (const auto& each : shared_.operations.all()) {
     if (each->is_in_flight) each->peer->abandon(*each);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "collectives/transports/hub_wires.h"
+#include "collectives/transports/ucx/ucx_idle_progress.h"
 #include "collectives/transports/ucx/ucx_peer.h"
 #include "core/deadline.h"
 #include "core/status.h"
@@ -43,6 +44,8 @@ class UcxWires final : public HubWires {
   // The peer, connected if this rank is the one to connect it. NULL after a failure of the set.
   UcxPeer* peer(uint32_t rank, uint32_t lane);
   Status attach(UcxPeer& peer, FileDescriptor socket);
+  // After a post: a peer without posted requests needs no progress().
+  void retire_idle(UcxPeer& peer);
   void take_news();
   void fail(const Status& why, uint32_t peer);
   // After a failure: waits for UCX to let go of the requests. Returns whether there is progress.
@@ -55,6 +58,7 @@ class UcxWires final : public HubWires {
                                 size_t size, const ucx::ReceiveParam* param);
 
   UcxShared shared_;
+  UcxIdleProgress idle_progress_{shared_.worker};
   std::vector<std::unique_ptr<UcxPeer>> peers_;  // by rank
   std::vector<UcxPeer*> active_;                 // with posted requests
   std::optional<Deadline> drain_;                // after a failure

@@ -34,6 +34,8 @@ class UcxWorker {
   // Becomes readable once progress() may have something to do, after arm() has returned true.
   int descriptor() const { return descriptor_; }
   bool arm() { return library_->functions().worker_arm(worker_) == ucx::Result::kOk; }
+  // Makes descriptor() readable.
+  void signal() { library_->functions().worker_signal(worker_); }
   bool progress() { return library_->functions().worker_progress(worker_) != 0; }
 
   Status connect(ByteView address, ucx::ErrorCallback on_error, void* argument,
