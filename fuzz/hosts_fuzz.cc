@@ -15,6 +15,7 @@
 #include "collectives/bootstrap/tcp_dialog.h"
 #include "collectives/bootstrap/tcp_id.h"
 #include "collectives/transports/tcp/tcp_lane.h"
+#include "collectives/transports/ucx/ucx_control.h"
 
 namespace {
 
@@ -109,6 +110,20 @@ void receive_frames(keel::ByteView bytes) {
   }
 }
 
+// The bytes as they arrive beside a UCX endpoint.
+void receive_control(keel::ByteView bytes) {
+  std::array<int, 2> ends = {};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0) return;
+  const keel::FileDescriptor other(ends[1]);
+  keel::UcxControl control;
+  control.attach(keel::FileDescriptor(ends[0]));
+  const size_t taken = std::min<size_t>(bytes.size(), 60000);
+  if (write(other.get(), bytes.data(), taken) < 0) return;
+  shutdown(other.get(), SHUT_WR);
+  if (!control.move().ok()) return;
+  if (control.end().ok() || (control.is_connected && !control.greeting)) __builtin_trap();
+}
+
 void read_id(keel::ByteView bytes) {
   keel_unique_id id = {};
   std::memcpy(id.text, bytes.data(), std::min(bytes.size(), sizeof(id.text)));
@@ -124,6 +139,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   read_messages(bytes);
   shake_hands(bytes);
   receive_frames(bytes);
+  receive_control(bytes);
   if (size != 0) read_id(bytes);
   return 0;
 }

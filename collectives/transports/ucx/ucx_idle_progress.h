@@ -32,7 +32,6 @@ class UcxIdleProgress {
     if (!is_taken_) [[unlikely]]
       take_back();
   }
-  bool is_taken() const { return is_taken_; }
   // No effect unless the worker belongs to the owner.
   void leave();
   // The worker belongs to the owner for good.

@@ -203,8 +203,8 @@ bool UcxWires::progress() {
 
 void UcxWires::park(int64_t timeout_ns) {
   if (has_news()) return;
-  const bool is_armed = idle_progress_.is_taken() && shared_.worker.is_open();
-  if (is_armed && !shared_.worker.arm()) return;  // progress() has something to do
+  idle_progress_.take();  // of the connections beside the endpoints, too
+  if (shared_.worker.is_open() && !shared_.worker.arm()) return;  // there is something to do
   for (const UcxPeer* each : active_) timeout_ns = std::min(timeout_ns, each->judges_in_ns());
   std::array<epoll_event, 64> events;
   const size_t count = wait(timeout_ns, events);
@@ -216,6 +216,7 @@ void UcxWires::park(int64_t timeout_ns) {
       epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peers_[rank]->control().socket(), nullptr);
     }
   }
+  if (active_.empty() && !is_touched()) idle_progress_.leave();
 }
 
 bool UcxWires::is_touched() const {
