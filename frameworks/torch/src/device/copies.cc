@@ -265,8 +265,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("view_as_complex", &at::native::view_as_complex);
   library.impl("_reshape_alias", &at::native::_reshape_alias);
   library.impl("unfold", &at::native::unfold);
-  library.impl("view_as_complex", &at::native::view_as_complex);
-  library.impl("view_as_real", &at::native::view_as_real);
   library.impl("resize_", &resize_in_place);
   library.impl("set_.source_Storage_storage_offset", &set_storage_view);
   library.impl("set_.source_Storage", &set_storage);
