@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention on keel devices beside PyTorch's on the CPU, forward and backward."""
 
-import os
 import unittest
 
-os.environ.setdefault("KEEL_DEVICES", "cpu,cpu")
+from device_case import DeviceCase
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
-
-import keel_torch
-
-torch.set_num_threads(1)
 
 FUSED = "aten._scaled_dot_product_fused_attention_overrideable"
 
@@ -34,10 +29,10 @@ def by_token(batch, heads, tokens, width):
     return torch.randn(batch, tokens, heads, width).transpose(1, 2)
 
 
-class DeviceAttentionTest(unittest.TestCase):
+class DeviceAttentionTest(DeviceCase):
     def setUp(self):
+        super().setUp()
         torch.manual_seed(5)
-        keel_torch.reset_fallbacks()
 
     def check(self, query, key, value, is_fused=True, tolerance=1e-5, **options):
         def results(device):
@@ -55,7 +50,6 @@ class DeviceAttentionTest(unittest.TestCase):
         for got, want in zip(ours, results("cpu")[1]):
             torch.testing.assert_close(got.cpu().float(), want.float(), atol=tolerance,
                                        rtol=tolerance)
-        self.assertEqual(keel_torch.fallbacks(), {})
 
     def test_layouts_and_lengths(self):
         for batch in (1, 3):
