@@ -4,11 +4,11 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 
-#include <numeric>
 #include <utility>
 
 #include "monitored_barrier.h"
 #include "runtime.h"
+#include "tensor_counts.h"
 #include "tensors.h"
 
 namespace keel_torch {
@@ -43,66 +43,6 @@ const Tensors& list_of(const ProcessGroup::TensorLists& lists, const at::Tensor&
                 c10::toString(one.scalar_type()));
   }
   return lists.front();
-}
-
-bool are_of_one_size(const Tensors& tensors) {
-  for (const at::Tensor& tensor : tensors) {
-    if (tensor.numel() != tensors.front().numel()) return false;
-  }
-  return true;
-}
-
-std::vector<uint64_t> counts_of(const Tensors& tensors, uint64_t units) {
-  std::vector<uint64_t> counts;
-  counts.reserve(tensors.size());
-  for (const at::Tensor& tensor : tensors) {
-    counts.push_back(static_cast<uint64_t>(tensor.numel()) * units);
-  }
-  return counts;
-}
-
-uint64_t count_of(const at::Tensor& tensor, const Type& type) {
-  return static_cast<uint64_t>(tensor.numel()) * type.units;
-}
-
-// Copies |flat| back to |tensor| unless it is the tensor's own memory.
-std::function<void()> copy_back(const at::Tensor& flat, const at::Tensor& tensor) {
-  if (flat.is_same(tensor)) return nullptr;
-  return [flat, tensor] {
-    const BelowAutograd guard;
-    tensor.copy_(flat);
-  };
-}
-
-std::function<void()> copy_parts_back(const at::Tensor& joined, const Tensors& tensors) {
-  return [joined, tensors] {
-    const BelowAutograd guard;
-    copy_parts(joined, tensors);
-  };
-}
-
-// The elements that each rank gets of a tensor whose first dimension is split; equal parts if
-// |splits| is empty.
-std::vector<uint64_t> split_counts(const at::Tensor& tensor, const std::vector<int64_t>& splits,
-                                   int world, uint64_t units, const char* name) {
-  const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
-  if (splits.empty()) {
-    TORCH_CHECK(rows % world == 0, "keel: all_to_all: ", name, " has ", rows, " rows for ", world,
-                " ranks");
-    return std::vector<uint64_t>(static_cast<size_t>(world),
-                                 static_cast<uint64_t>(tensor.numel() / world) * units);
-  }
-  TORCH_CHECK(splits.size() == static_cast<size_t>(world), "keel: all_to_all: ", splits.size(),
-              " sizes for the parts of ", name, ", for ", world, " ranks");
-  TORCH_CHECK(std::accumulate(splits.begin(), splits.end(), int64_t{0}) == rows,
-              "keel: all_to_all: the parts of ", name, " do not add up to its ", rows, " rows");
-  const int64_t row = rows == 0 ? 0 : tensor.numel() / rows;
-  std::vector<uint64_t> counts;
-  for (const int64_t split : splits) {
-    TORCH_CHECK(split >= 0, "keel: all_to_all: a part of ", name, " has ", split, " rows");
-    counts.push_back(static_cast<uint64_t>(split * row) * units);
-  }
-  return counts;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensors.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 
 #include "device/devices.h"
@@ -197,6 +198,22 @@ void copy_parts(const at::Tensor& joined, const std::vector<at::Tensor>& tensors
     if (part.const_data_ptr() == tensor.const_data_ptr() && tensor.is_contiguous()) continue;
     tensor.copy_(part.view(tensor.sizes()));
   }
+}
+
+std::function<void()> copy_back(const at::Tensor& flat, const at::Tensor& tensor) {
+  if (flat.is_same(tensor)) return nullptr;
+  return [flat, tensor] {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    tensor.copy_(flat);
+  };
+}
+
+std::function<void()> copy_parts_back(const at::Tensor& joined,
+                                      const std::vector<at::Tensor>& tensors) {
+  return [joined, tensors] {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    copy_parts(joined, tensors);
+  };
 }
 
 }  // namespace keel_torch

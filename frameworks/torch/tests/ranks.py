@@ -33,7 +33,8 @@ def _main(rank, world, port, function, backend, arguments, results):
     # A thread a rank: more would only take turns, and the bits of sums may depend on the number.
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank),
-                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+                      LOCAL_WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1",
+                      MASTER_PORT=str(port))
     try:
         if backend:
             dist.init_process_group(backend, timeout=TIMEOUT)
