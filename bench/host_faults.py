@@ -157,6 +157,7 @@ def run_kind(arguments, kind, rng):
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the namespaces go
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=pathlib.Path, default=pathlib.Path("build/bin"))
     parser.add_argument("--hosts", type=int, default=3)

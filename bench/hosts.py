@@ -21,6 +21,7 @@ import os
 import pathlib
 import platform
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -365,6 +366,7 @@ def numbers(text):
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the namespaces go
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=pathlib.Path, default=pathlib.Path("build/bin"))
     parser.add_argument("--hosts", type=numbers, default=[2, 4])
