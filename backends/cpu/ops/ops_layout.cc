@@ -5,15 +5,18 @@
 #include <keel/permutation.hpp>
 #include <keel/plugin_kit.hpp>
 
+#include "backends/cpu/kernels/families.h"
 #include "backends/cpu/ops/ops.h"
+#include "backends/cpu/runtime/caches.h"
 
 namespace keel::cpu {
 namespace {
 
 // Bytes of a piece that one core processes: some 50 us from memory.
 constexpr int64_t kPieceBytes = int64_t{1} << 18;
-// Columns of a strip.
+// Columns of a strip; of one that is tiled, whose columns are lines of x in as many pages.
 constexpr int64_t kStrip = 1024;
+constexpr int64_t kTiledStrip = 64;
 
 struct Unit16 {
   uint64_t words[2];
@@ -38,17 +41,32 @@ void move_block(const Permutation& plan, const Unit* x, Unit* y, int64_t rows, i
   }
 }
 
+// The same for rows that are adjacent in x, through memory for a block whose rows are written
+// whole.
+template <typename Unit>
+void move_tile(const Permutation& plan, const Unit* x, Unit* y, int64_t rows, int64_t columns,
+               bool past_caches) {
+  alignas(64) Unit room[kSide<Unit> * kTiledStrip];
+  const kernels::Plane from = {columns, plan.column.from, rows, plan.row.from};
+  kernels::gather_plane(sizeof(Unit), x, from, room);
+  kernels::scatter_plane(sizeof(Unit), room, y, {columns, 1, rows, plan.row.to}, past_caches);
+}
+
 template <typename Unit>
 void move(ThreadPool& pool, const Permutation& plan, const void* x, void* y) {
   const int64_t side = plan.tiled ? kSide<Unit> : 1;
-  const int64_t strip = std::min(kStrip, plan.column.extent);
+  const int64_t strip = std::min(plan.tiled ? kTiledStrip : kStrip, plan.column.extent);
   const int64_t strips = (plan.column.extent + strip - 1) / strip;
   const int64_t bands = (plan.row.extent + side - 1) / side;
   const int64_t grain = std::max<int64_t>(1, kPieceBytes / (side * strip * int64_t{sizeof(Unit)}));
-  pool.parallel_for(plan.outer_extent() * bands * strips, grain, [&](int64_t begin, int64_t end) {
+  const int64_t pieces = plan.outer_extent() * bands * strips;
+  const bool past_caches =
+      plan.tiled && pieces * side * strip * int64_t{sizeof(Unit)} > last_cache();
+  pool.parallel_for(pieces, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t column = i % strips * strip;
-      const int64_t row = i / strips % bands * side;
+      // Tiles follow each other along the lines of x, so that its pages stay in the TLB.
+      const int64_t column = (plan.tiled ? i / bands % strips : i % strips) * strip;
+      const int64_t row = (plan.tiled ? i % bands : i / strips % bands) * side;
       int64_t from = column * plan.column.from + row * plan.row.from;
       int64_t to = column + row * plan.row.to;
       int64_t rest = i / strips / bands;
@@ -60,12 +78,21 @@ void move(ThreadPool& pool, const Permutation& plan, const void* x, void* y) {
       }
       const int64_t rows = std::min(side, plan.row.extent - row);
       const int64_t columns = std::min(strip, plan.column.extent - column);
+      const Unit* const source = static_cast<const Unit*>(x) + from;
+      Unit* const target = static_cast<Unit*>(y) + to;
+      if constexpr (sizeof(Unit) <= 8) {
+        if (plan.tiled) {
+          move_tile(plan, source, target, rows, columns, past_caches);
+          continue;
+        }
+      }
       const int64_t width = plan.tiled ? side : columns;
       for (int64_t c = 0; c < columns; c += width) {
-        move_block(plan, static_cast<const Unit*>(x) + from + c * plan.column.from,
-                   static_cast<Unit*>(y) + to + c, rows, std::min(width, columns - c));
+        move_block(plan, source + c * plan.column.from, target + c, rows,
+                   std::min(width, columns - c));
       }
     }
+    if (past_caches) kernels::finish_streaming();
   });
 }
 
