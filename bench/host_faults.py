@@ -12,12 +12,10 @@ that did not fail, is a failure of Keel. Wants root and `ip`.
 """
 
 import argparse
-import json
 import os
 import pathlib
 import random
 import re
-import shutil
 import signal
 import statistics
 import subprocess
@@ -157,20 +155,13 @@ def run_kind(arguments, kind, rng):
 
 
 def main():
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the namespaces go
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--programs", type=pathlib.Path, default=pathlib.Path("build/bin"))
     parser.add_argument("--hosts", type=int, default=3)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--injections", type=int, default=59)
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(TARGETS))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--markdown", type=pathlib.Path)
-    arguments = parser.parse_args()
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        sys.exit("bench/host_faults.py: namespaces want root and Debian's iproute2")
-    arguments.programs = arguments.programs.resolve()
+    arguments = bench.read_arguments(parser)
     rng = random.Random(arguments.seed)
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
             for _ in range(os.cpu_count())]
@@ -189,14 +180,9 @@ def main():
                         if seconds else ("-", "-"))
         lines.append(f"| {kind} | {arguments.injections} | {median} | {most} | "
                      f"<= {TARGETS[kind]:.0f} s | {len(wrong)} |")
-    text = "\n".join(lines) + "\n"
-    if arguments.json:
-        arguments.json.write_text(json.dumps(
-            {kind: {"seconds": seconds, "wrong": wrong}
-             for kind, (seconds, wrong) in results.items()}, indent=1) + "\n")
-    if arguments.markdown:
-        arguments.markdown.write_text(text)
-    print(text)
+    bench.write(arguments, {kind: {"seconds": seconds, "wrong": wrong}
+                            for kind, (seconds, wrong) in results.items()},
+                "\n".join(lines) + "\n")
     return 1 if any(wrong for _, wrong in results.values()) else 0
 
 

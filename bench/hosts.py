@@ -365,10 +365,30 @@ def numbers(text):
     return [int(word) for word in text.split(",")]
 
 
-def main():
+def read_arguments(parser):
+    """What |parser| reads, with the options of all benchmarks between hosts; ends the process where
+    namespaces cannot be made."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the namespaces go
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=pathlib.Path, default=pathlib.Path("build/bin"))
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--markdown", type=pathlib.Path)
+    arguments = parser.parse_args()
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        sys.exit(f"{parser.prog}: namespaces want root and Debian's iproute2")
+    arguments.programs = arguments.programs.resolve()
+    return arguments
+
+
+def write(arguments, result, text):
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+    if arguments.markdown:
+        arguments.markdown.write_text(text)
+    print(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hosts", type=numbers, default=[2, 4])
     parser.add_argument("--ops", type=lambda text: text.split(","))
     parser.add_argument("--bytes", type=numbers)
@@ -377,12 +397,7 @@ def main():
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--mbit", type=int, default=0)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--markdown", type=pathlib.Path)
-    arguments = parser.parse_args()
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        sys.exit("bench/hosts.py: namespaces want root and Debian's iproute2")
-    arguments.programs = arguments.programs.resolve()
+    arguments = read_arguments(parser)
     arguments.rounds = arguments.rounds or (2 if arguments.quick else 10)
     # Links that are paced bound all_reduce of 1 MiB and more.
     arguments.ops = arguments.ops or (["all_reduce"] if arguments.mbit else OPERATIONS)
@@ -407,12 +422,7 @@ def main():
         "missing": [f"{each.name}: {each.missing}" for each in found if each.missing],
         "failed": campaign.failed,
     }
-    text = report(result)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
-    if arguments.markdown:
-        arguments.markdown.write_text(text)
-    print(text)
+    write(arguments, result, report(result))
     return 1 if any(why.startswith("Keel") for why in campaign.failed) else 0
 
 
