@@ -69,7 +69,7 @@ Attention attention(const Tensor& query, const Tensor& key, const Tensor& value,
   const Tensor k = by_token(key);
   const Tensor v = by_token(value);
   const Tensor ends_q = ends_of_sequences(query);
-  const Tensor ends_k = ends_of_sequences(key);
+  const Tensor ends_k = key.size(2) == query.size(2) ? ends_q : ends_of_sequences(key);
   const Tensor out = at::empty(q.sizes(), q.options());
   const Tensor logsumexp = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat));
   const View inputs[] = {View(q), View(k), View(v), view_of(ends_q), view_of(ends_k)};
