@@ -11,7 +11,8 @@
 
 namespace keel::bench::peers {
 
-// What ranks are: forked processes, threads, or processes of which a launcher started each.
+// Mode says what ranks are: forked processes, threads, or processes of which a launcher started
+// each.
 enum class Mode { kProcesses, kThreads, kLaunched };
 
 struct Options {

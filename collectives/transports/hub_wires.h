@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the wires of a rank share that get their connections from its wire port.
+// The common part of wires that get their connections from a rank's wire port.
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_HUB_WIRES_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_HUB_WIRES_H_
 

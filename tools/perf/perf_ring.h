@@ -13,7 +13,7 @@
 
 namespace keel::cli {
 
-// What keel_comm_explain says. A value without a figure is not measured yet.
+// The ring as keel_comm_explain describes it. A value without a figure is not measured yet.
 struct PerfRing {
   struct Rank {
     uint32_t number = 0;

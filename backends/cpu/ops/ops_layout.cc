@@ -41,8 +41,8 @@ void move_block(const Permutation& plan, const Unit* x, Unit* y, int64_t rows, i
   }
 }
 
-// The same for rows that are adjacent in x, through memory for a block whose rows are written
-// whole.
+// The same for rows that are nearer to each other in x than columns, through memory for a block
+// whose rows are written whole.
 template <typename Unit>
 void move_tile(const Permutation& plan, const Unit* x, Unit* y, int64_t rows, int64_t columns,
                bool past_caches) {

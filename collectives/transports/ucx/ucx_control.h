@@ -45,7 +45,7 @@ class UcxControl {
   void send(const Bytes& message);
   // Sends and receives what is possible at once. KEEL_DATA_LOSS for malformed bytes.
   Status move();
-  // What has come; |greeting| stays until the caller resets it.
+  // Messages that have come; |greeting| stays until the caller resets it.
   std::optional<UcxGreeting> greeting;
   bool is_connected = false;
   std::optional<UcxFarewell> farewell;

@@ -18,7 +18,7 @@
 
 namespace keel {
 
-// What the peers of a set of wires share.
+// The common part of the peers of a set of wires.
 struct UcxShared {
   UcxWorker worker;
   UcxOperationPool operations;

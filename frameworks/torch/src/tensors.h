@@ -53,8 +53,8 @@ at::Tensor joined_output(const std::vector<at::Tensor>& tensors);
 // Copies the parts of |joined| to |tensors|, unless |joined| is their own memory.
 void copy_parts(const at::Tensor& joined, const std::vector<at::Tensor>& tensors);
 
-// What remains to do after an operation on flat_output: copies |flat| to |tensor|. Empty if |flat|
-// is the tensor's own memory.
+// The step that remains after an operation on flat_output: copies |flat| to |tensor|. Empty if
+// |flat| is the tensor's own memory.
 std::function<void()> copy_back(const at::Tensor& flat, const at::Tensor& tensor);
 // The same after an operation on joined_output.
 std::function<void()> copy_parts_back(const at::Tensor& joined,

@@ -107,7 +107,7 @@ keel_memory_stats stats_of(c10::DeviceIndex index) {
 
 class DeviceAllocator final : public c10::DeviceAllocator {
  public:
-  // What torch.accelerator asks for.
+  // The functions that torch.accelerator calls.
   bool initialized() override { return is_initialized(); }
   void emptyCache(c10::MempoolId_t) override { empty_cache(); }
   void recordStream(const c10::DataPtr& pointer, c10::Stream stream) override {
