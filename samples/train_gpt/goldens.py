@@ -236,10 +236,13 @@ class Trainer:
             eps=training["epsilon"],
         )
 
+    def mean_loss(self):
+        return mean_loss(self.weights, self.config, self.training, self.text, self.step)
+
     def train_step(self):
         """The loss, and the norm of its gradient before it was clipped."""
         self.optimizer.zero_grad()
-        loss = mean_loss(self.weights, self.config, self.training, self.text, self.step)
+        loss = self.mean_loss()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(list(self.weights.values()), self.training["clip"])
         for group in self.optimizer.param_groups:
