@@ -67,7 +67,7 @@ Status HostRunner::run(const Request& request, const Status& ready, FlightRecord
 Status HostRunner::run_collective(const Request& request, WaitContext& wait_context) {
   const auto begin = std::chrono::steady_clock::now();
   by_lanes_ = lanes_.takes(request);
-  WireWait wait(group_->wires(), context_.segment(), wait_context);
+  WireWait wait(group_->wires(), context_.segment(), polls_, wait_context);
   KEEL_RETURN_IF_ERROR(by_lanes_ ? lanes_.run(request, wait) : flat_.run(request, {}, wait));
   tell(request, by_lanes_ ? lanes_.executor() : flat_, by_lanes_,
        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
@@ -96,7 +96,7 @@ Status HostRunner::run_messages(const Request& request, FlightRecorder::Entry* e
     inside.transfers.push_back(transfer);
     inside.transfers.back().peer = static_cast<uint32_t>(found - local.begin());
   }
-  WireWait wait(group_->wires(), context_.segment(), wait_context);
+  WireWait wait(group_->wires(), context_.segment(), polls_, wait_context);
   KEEL_RETURN_IF_ERROR(messages_.start(remote, wait));
   if (!inside.transfers.empty()) {
     KEEL_RETURN_IF_ERROR(inner_.run(inside, {}, entry, wait_context));
@@ -112,7 +112,7 @@ Status HostRunner::run_messages(const Request& request, FlightRecorder::Entry* e
 Status HostRunner::exchange(const void* own, void* out_all, uint64_t bytes,
                             WaitContext& wait_context, uint64_t* out_number) {
   *out_number = exchanges_++;
-  WireWait wait(group_->wires(), context_.segment(), wait_context);
+  WireWait wait(group_->wires(), context_.segment(), polls_, wait_context);
   const Status status = exchange_between_hosts(*group_, own, out_all, bytes, wait);
   if (status.ok()) return {};
   Request request;

@@ -14,6 +14,7 @@
 #include "collectives/hosts/host_group.h"
 #include "collectives/hosts/host_lanes.h"
 #include "collectives/hosts/host_messages.h"
+#include "collectives/hosts/poll_budget.h"
 #include "collectives/operation.h"
 #include "collectives/runner.h"
 
@@ -71,6 +72,7 @@ class HostRunner {
   HostExecutor flat_;
   HostLanes lanes_;
   HostMessages messages_;
+  PollBudget polls_;
   uint64_t operations_ = 0;
   uint64_t exchanges_ = 0;
   bool by_lanes_ = false;  // the running operation

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
+#include "collectives/hosts/poll_budget.h"
 #include "collectives/transports/control_segment.h"
 #include "collectives/transports/wait_context.h"
 #include "collectives/transports/wire.h"
@@ -17,25 +19,25 @@ namespace keel {
 // operation's deadline passes. For one thread.
 class WireWait {
  public:
-  WireWait(WireSet& wires, const ControlSegment& segment, WaitContext& wait_context)
-      : wires_(wires), segment_(segment), wait_context_(wait_context) {}
+  WireWait(WireSet& wires, const ControlSegment& segment, PollBudget& polls,
+           WaitContext& wait_context)
+      : wires_(wires), segment_(segment), polls_(polls), wait_context_(wait_context) {}
 
   WaitContext& context() { return wait_context_; }
 
   // Returns KEEL_OK once |is_done|() is true. KEEL_TIMED_OUT names no rank.
   template <typename IsDone>
   Status until(const IsDone& is_done) {
-    // A message between two processes of one machine takes some 20 us; a system call to park and
-    // the wake-up take 10.
-    constexpr uint32_t kPolls = 20;
     uint32_t idle = 0;
+    PollBudget::Clock::time_point begin;
     while (!is_done()) {
       if (wires_.progress()) {
-        idle = 0;
+        if (std::exchange(idle, 0) != 0) polls_.note_wait(begin);
         continue;
       }
       KEEL_RETURN_IF_ERROR(check());
-      if (++idle < kPolls) continue;
+      if (idle == 0) begin = PollBudget::Clock::now();
+      if (++idle < polls_.polls()) continue;
       wires_.park(
           std::min<int64_t>(WaitContext::kSliceNs, wait_context_.deadline().remaining_ns()));
     }
@@ -53,6 +55,7 @@ class WireWait {
 
   WireSet& wires_;
   const ControlSegment& segment_;
+  PollBudget& polls_;
   WaitContext& wait_context_;
 };
 
