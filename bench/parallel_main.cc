@@ -229,59 +229,92 @@ std::vector<Result> bubbles(const Options& options) {
   return results;
 }
 
-// ---- two makes in one mesh
+// ---- several makes in one mesh
 
-// Published float32, memory and link rates of two chips (emulator/profiles), divided by one factor.
-// The plan, by hand: a pipeline with a stage for each make, whose layers are as their rates, so
-// that activations alone cross between the makes; each make adds its gradients over its own links.
-Result mixed_makes(const Options& options) {
+// Published float32, memory, link and host rates of a chip, as in emulator/profiles.
+struct Make {
+  const char* name;
+  int chips;
+  double teraflops, memory_gb, link_gb, host_gb;
+};
+
+// The plan, by hand: a pipeline over the makes, two chips a stage with three makes and four with
+// two, whose layers are as the makes' rates, so that activations alone cross between makes; each
+// stage adds its gradients over its own links. |equal|: the plan of somebody who does not know.
+Result mixed_makes(const Options& options, const std::vector<Make>& makes, const char* mesh,
+                   const std::vector<int64_t>& planned_layers,
+                   const std::vector<int64_t>& equal_layers) {
   const Folder folder;
   constexpr double kScale = 0.1;  // of the profiles, which divide by 200
-  const auto slow = [&](const std::string& name) {
-    return chips(folder, name, 4, 0.0975 * kScale, 10.2 * kScale, 1 * kScale, 0.16 * kScale);
+  const auto of_make = [&](const Make& make, const std::string& suffix) {
+    return chips(folder, make.name + suffix, make.chips, make.teraflops * kScale,
+                 make.memory_gb * kScale, make.link_gb * kScale, make.host_gb * kScale);
   };
-  const auto fast = [&](const std::string& name) {
-    return chips(folder, name, 4, 0.47 * kScale, 8 * kScale, 0.98 * kScale, 0.16 * kScale);
-  };
-  const auto both = [&](const std::string& name) {
-    std::vector<Device> devices = slow(name + "-a");
-    for (const Device& device : fast(name + "-b")) devices.push_back(device);
+  const auto of_all = [&](const std::string& suffix) {
+    std::vector<Device> devices;
+    for (const Make& make : makes) {
+      for (const Device& device : of_make(make, suffix)) devices.push_back(device);
+    }
     return devices;
   };
-  parallel::Settings settings = llama(23, 256, 64, 64);
+  int64_t layers = 0;
+  for (const int64_t of_stage : planned_layers) layers += of_stage;
+  parallel::Settings settings = llama(layers, 256, 64, 64);
   settings.micro_batches = 16;
   parallel::Settings planned = settings, equal = settings;
-  planned.stage_layers = {4, 19};  // the rates are as 1 to 4.8
-  equal.stage_layers = {12, 11};
-  ParallelJob mixed(both("planned"), "pp=2,dp=4", planned, "zero-bubble");
-  ParallelJob unweighted(both("equal"), "pp=2,dp=4", equal, "zero-bubble");
-  ParallelJob first(slow("first"), "dp=4", settings);
-  ParallelJob second(fast("second"), "dp=4", settings);
-  const auto seconds =
-      take_turns({&mixed, &first, &second, &unweighted}, std::min(options.rounds, 3));
-  std::vector<double> ratios;
+  planned.stage_layers = planned_layers;
+  equal.stage_layers = equal_layers;
+  ParallelJob mixed(of_all("-planned"), mesh, planned, "zero-bubble");
+  ParallelJob unweighted(of_all("-equal"), mesh, equal, "zero-bubble");
+  std::vector<std::unique_ptr<ParallelJob>> alone;
+  for (const Make& make : makes) {
+    alone.push_back(std::make_unique<ParallelJob>(of_make(make, "-alone"),
+                                                  "dp=" + std::to_string(make.chips), settings));
+  }
+  std::vector<ParallelJob*> jobs = {&mixed, &unweighted};
+  for (const auto& job : alone) jobs.push_back(job.get());
+  const auto seconds = take_turns(jobs, std::min(options.rounds, 3));
+  // Steps a second of job |job| in |round|, to the sum of those of each make alone.
+  const auto share = [&](size_t job, size_t round) {
+    double sum = 0;
+    for (size_t i = 2; i < jobs.size(); ++i) sum += 1 / seconds[i][round];
+    return 1 / seconds[job][round] / sum;
+  };
+  std::vector<double> ratios, unplanned;
   for (size_t round = 0; round < seconds[0].size(); ++round) {
-    ratios.push_back(1 / seconds[0][round] / (1 / seconds[1][round] + 1 / seconds[2][round]));
+    ratios.push_back(share(0, round));
+    unplanned.push_back(share(1, round));
   }
   const std::vector<double> middle = medians(seconds);
   Result result;
-  result.name = "mixed_makes/2";
+  result.name = "mixed_makes/" + std::to_string(makes.size());
   char about[240];
-  std::snprintf(
-      about, sizeof(about),
-      "steps a second of a pipeline of two makes, 4 chips each, with layers by speed, to the "
-      "sum of each make's alone, same model and batch; with equal stages %.2f",
-      1 / middle[3] / (1 / middle[1] + 1 / middle[2]));
+  std::snprintf(about, sizeof(about),
+                "steps a second of a pipeline of 8 chips of %zu makes, with layers by speed, to "
+                "the sum of each make's alone, same model and batch; with equal stages %.2f",
+                makes.size(), median(unplanned));
   result.about = about;
-  result.seconds = {{"layers by speed", middle[0]},
-                    {"equal stages", middle[3]},
-                    {"A800-like alone", middle[1]},
-                    {"910B-like alone", middle[2]}};
+  result.seconds = {{"layers by speed", middle[0]}, {"equal stages", middle[1]}};
+  for (size_t i = 0; i < makes.size(); ++i) {
+    result.seconds.push_back({std::string(makes[i].name) + " alone", middle[i + 2]});
+  }
   result.result = estimate_median(ratios);
   result.unit = "of the sum";
   result.target = "at least 0.97";
   result.met = result.result.median >= 0.97;
   return result;
+}
+
+Result mixed_makes(const Options& options, int makes) {
+  constexpr Make kA800{"A800-like", 4, 0.0975, 10.2, 1, 0.16};
+  constexpr Make kAscend{"910B-like", 4, 0.47, 8, 0.98, 0.16};
+  constexpr Make kMi250x{"MI250X-like", 2, 0.12, 8.19, 0.25, 0.16};
+  // Rates as 1 to 4.8.
+  if (makes == 2) return mixed_makes(options, {kA800, kAscend}, "pp=2,dp=4", {4, 19}, {12, 11});
+  Make ascend = kAscend;
+  ascend.chips = 2;
+  // Stages of two chips: A800-like twice, MI250X-like, 910B-like; rates as 1, 1, 1.23 and 4.8.
+  return mixed_makes(options, {kA800, kMi250x, ascend}, "pp=4,dp=2", {4, 4, 5, 19}, {8, 8, 8, 8});
 }
 
 // ---- reports
@@ -387,7 +420,8 @@ int run(const Options& options) {
   take("tensor_overlap/tp2", [&] { return Results{tensor_overlap(options, 2)}; });
   take("tensor_overlap/tp4", [&] { return Results{tensor_overlap(options, 4)}; });
   take("pipeline_bubble", [&] { return bubbles(options); });
-  take("mixed_makes/2", [&] { return Results{mixed_makes(options)}; });
+  take("mixed_makes/2", [&] { return Results{mixed_makes(options, 2)}; });
+  take("mixed_makes/3", [&] { return Results{mixed_makes(options, 3)}; });
   take("checkpoint/paced", [&] { return Results{checkpoint(options, true)}; });
   take("checkpoint/cpu", [&] { return Results{checkpoint(options, false)}; });
   machine.load_after = load_average();
