@@ -3,10 +3,12 @@
 """How soon the survivors of a job over hosts know who failed, with every core busy.
 
     bench/host_faults.py [--programs build/bin] [--hosts 3] [--processes 2] [--injections 59]
-                         [--kinds killed,black_hole] [--seed 1] [--json FILE] [--markdown FILE]
+                         [--kinds killed,black_hole,server_cut] [--seed 1] [--json FILE]
+                         [--markdown FILE]
 
 Hosts are namespaces, as in hosts.py. Each injection starts a job that reduces all the time, then
-kills a random rank, or takes down the port of a random host's link, so that packets vanish. The
+kills a random rank, or takes down the port of a random host's link, so that packets vanish; of the
+kind server_cut, which runs when it is named, always the link of the host of the job's server. The
 time runs to the end of the last survivor's process. A survivor that goes on, or that names a rank
 that did not fail, is a failure of Keel. Wants root and `ip`.
 """
@@ -25,7 +27,8 @@ import time
 
 import hosts as bench
 
-TARGETS = {"killed": 1.0, "black_hole": 3.0}  # seconds
+TARGETS = {"killed": 1.0, "black_hole": 3.0, "server_cut": 3.0}  # seconds
+USUAL = ["killed", "black_hole"]
 DEADLINE = 60
 
 # Runs a rank, and leaves its errors and its end behind.
@@ -111,7 +114,7 @@ def inject(job, kind, rng):
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         return {rank}, begin
-    host = rng.randrange(len(job.hosts.names))
+    host = 0 if kind == "server_cut" else rng.randrange(len(job.hosts.names))
     begin = time.time()
     job.hosts.inside(job.hosts.switch, f"ip link set port{host} down")
     return set(range(host * job.processes, (host + 1) * job.processes)), begin
@@ -159,7 +162,7 @@ def main():
     parser.add_argument("--hosts", type=int, default=3)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--injections", type=int, default=59)
-    parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(TARGETS))
+    parser.add_argument("--kinds", type=lambda text: text.split(","), default=USUAL)
     parser.add_argument("--seed", type=int, default=1)
     arguments = bench.read_arguments(parser)
     rng = random.Random(arguments.seed)

@@ -141,9 +141,12 @@ std::string HostLink::server_name(const std::vector<uint32_t>& ranks) const {
 }
 
 void HostLink::on_deadline() {
-  std::lock_guard lock(mutex_);
-  channel_->send(write_notice({}));
-  channel_->set_deadline(Deadline::after(HostServer::kAliveNs));
+  std::shared_ptr<TcpChannel> channel;
+  {
+    std::lock_guard lock(mutex_);
+    channel = channel_;
+  }
+  channel->keep_alive(write_notice({}), HostServer::kAliveNs);
 }
 
 void HostLink::judge(const Status& verdict) {

@@ -188,8 +188,8 @@ void HostServer::on_deadline(uint64_t number) {
     return;
   }
   if (!is_complete_) return;
-  found->second.channel->send(write_notice({}));
-  found->second.channel->set_deadline(Deadline::after(kAliveNs));
+  const std::shared_ptr<TcpChannel> channel = found->second.channel;
+  channel->keep_alive(write_notice({}), kAliveNs);  // may end it
   judge_reports();
   leave_out_absent();
 }

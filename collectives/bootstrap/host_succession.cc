@@ -146,9 +146,12 @@ Status HostLink::open_successor(FileDescriptor socket) {
     judged_.notify_all();
   };
   callbacks.on_deadline = [this] {
-    std::lock_guard lock(mutex_);
-    successor_->send(write_notice({}));
-    successor_->set_deadline(Deadline::after(HostServer::kAliveNs));
+    std::shared_ptr<TcpChannel> successor;
+    {
+      std::lock_guard lock(mutex_);
+      successor = successor_;
+    }
+    if (successor) successor->keep_alive(write_notice({}), HostServer::kAliveNs);
   };
   std::shared_ptr<TcpChannel> before;
   {

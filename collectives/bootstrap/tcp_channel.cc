@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "collectives/bootstrap/message_codec.h"
@@ -15,8 +16,19 @@
 
 namespace keel {
 
+namespace {
+
+int64_t now_ns() {
+  return std::chrono::nanoseconds(Deadline::Clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
 TcpChannel::TcpChannel(int socket, size_t limit, Callbacks callbacks)
-    : socket_(socket), limit_(limit), callbacks_(std::move(callbacks)) {}
+    : socket_(socket),
+      silence_(SilenceWatch::limit_of(socket)),
+      limit_(limit),
+      callbacks_(std::move(callbacks)) {}
 
 Status TcpChannel::open(FileDescriptor socket, size_t limit, Callbacks callbacks,
                         std::shared_ptr<TcpChannel>* out_channel) {
@@ -110,6 +122,7 @@ bool TcpChannel::read_message() {
 void TcpChannel::send(const Bytes& message) {
   std::lock_guard lock(mutex_);
   if (is_closed_ || closes_when_sent_ || !send_failure_.ok()) return;
+  silence_.note_send(now_ns(), SilenceWatch::read(socket_));
   queued_.insert(queued_.end(), message.begin(), message.end());
   const size_t before = queued_.size() - message.size();
   if (before == 0) {
@@ -144,6 +157,23 @@ void TcpChannel::flush_locked() {
 void TcpChannel::set_deadline(std::optional<Deadline> deadline) {
   std::lock_guard lock(mutex_);
   if (!is_closed_) ServiceThread::get().set_deadline(id_, deadline);
+}
+
+void TcpChannel::keep_alive(const Bytes& message, int64_t interval_ns) {
+  // A limit that is nearly over is looked at again soon.
+  constexpr int64_t kLeastNs = 10'000'000;
+  int64_t remaining = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (is_closed_) return;
+    remaining = silence_.remaining_ns(now_ns(), SilenceWatch::read(socket_));
+  }
+  if (remaining == 0) {
+    end(connection_failure(ETIMEDOUT));
+    return;
+  }
+  send(message);
+  set_deadline(Deadline::after(std::min(interval_ns, std::max(kLeastNs, remaining))));
 }
 
 void TcpChannel::set_limit(size_t limit) {

@@ -11,6 +11,7 @@
 
 #include "base/ipc/file_descriptor.h"
 #include "collectives/bootstrap/messages.h"
+#include "collectives/bootstrap/silence_watch.h"
 #include "core/deadline.h"
 #include "core/status.h"
 
@@ -38,6 +39,10 @@ class TcpChannel : public std::enable_shared_from_this<TcpChannel> {
   void send(const Bytes& message);
   // Calls on_deadline once after |deadline|; nullopt: not.
   void set_deadline(std::optional<Deadline> deadline);
+  // For use in on_deadline: sends |message|, and calls on_deadline again after |interval_ns| or
+  // sooner. Ends the channel if the other host has acknowledged nothing for TCP_USER_TIMEOUT: see
+  // SilenceWatch.
+  void keep_alive(const Bytes& message, int64_t interval_ns);
   void set_limit(size_t limit);
   // No callback runs after the return, except when the caller is one. The kernel still sends what
   // send() gave to it.
@@ -62,6 +67,7 @@ class TcpChannel : public std::enable_shared_from_this<TcpChannel> {
   std::mutex mutex_;  // guards the fields below; the others are the service thread's
   bool is_closed_ = false;
   bool closes_when_sent_ = false;
+  SilenceWatch silence_;
   Bytes queued_;
   size_t sent_ = 0;  // bytes of |queued_|
   size_t limit_;

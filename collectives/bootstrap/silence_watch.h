@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decides when a TCP connection counts as silent.
+#ifndef KEEL_COLLECTIVES_BOOTSTRAP_SILENCE_WATCH_H_
+#define KEEL_COLLECTIVES_BOOTSTRAP_SILENCE_WATCH_H_
+
+#include <cstdint>
+#include <optional>
+
+namespace keel {
+
+// The kernel ends a connection TCP_USER_TIMEOUT after the first retransmission, which follows the
+// message by 0.2 s to more than a second, and by most where the hosts are busy. SilenceWatch counts
+// from the message. Not thread-safe.
+class SilenceWatch {
+ public:
+  // The kernel's knowledge of a connection.
+  struct Acknowledgements {
+    bool is_all_acknowledged = true;
+    int64_t since_last_ns = 0;
+  };
+
+  // Returns the state of |socket|; all acknowledged if |socket| is no TCP connection.
+  static Acknowledgements read(int socket);
+  // Returns TCP_USER_TIMEOUT of |socket| in nanoseconds; 0: none.
+  static int64_t limit_of(int socket);
+
+  explicit SilenceWatch(int64_t limit_ns) : limit_ns_(limit_ns) {}
+
+  // Call before data is sent.
+  void note_send(int64_t now_ns, const Acknowledgements& acknowledgements) {
+    if (acknowledgements.is_all_acknowledged || !sent_ns_) sent_ns_ = now_ns;
+  }
+  // Returns how long the other host may still be silent; 0: it has acknowledged nothing for the
+  // limit, although data was sent before. Losses of single packets do no harm: the kernel repeats
+  // the packets meanwhile. A process that runs late accuses no host.
+  int64_t remaining_ns(int64_t now_ns, const Acknowledgements& acknowledgements) const;
+
+ private:
+  const int64_t limit_ns_;
+  std::optional<int64_t> sent_ns_;  // of the oldest data that may lack an acknowledgement
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_BOOTSTRAP_SILENCE_WATCH_H_

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/bootstrap/silence_watch.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/ipc/file_descriptor.h"
+#include "collectives/bootstrap/tcp_socket.h"
+
+namespace keel {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+using Acknowledgements = SilenceWatch::Acknowledgements;
+
+constexpr Acknowledgements all() {
+  return {true, 0};
+}
+constexpr Acknowledgements none_for(int64_t nanoseconds) {
+  return {false, nanoseconds};
+}
+
+TEST(SilenceWatchTest, LimitCountsFromTheMessage) {
+  SilenceWatch watch(2 * kSecond);
+  watch.note_send(10 * kSecond, all());
+  EXPECT_EQ(watch.remaining_ns(11 * kSecond, none_for(5 * kSecond)), kSecond);
+  EXPECT_EQ(watch.remaining_ns(12 * kSecond, none_for(5 * kSecond)), 0);
+}
+
+TEST(SilenceWatchTest, LaterMessagesDoNotProlongTheLimit) {
+  SilenceWatch watch(2 * kSecond);
+  watch.note_send(10 * kSecond, all());
+  watch.note_send(11 * kSecond, none_for(kSecond));
+  EXPECT_EQ(watch.remaining_ns(12 * kSecond, none_for(2 * kSecond)), 0);
+}
+
+TEST(SilenceWatchTest, AcknowledgementOfOlderDataStartsTheLimitAnew) {
+  SilenceWatch watch(2 * kSecond);
+  watch.note_send(10 * kSecond, all());
+  EXPECT_EQ(watch.remaining_ns(12 * kSecond, none_for(kSecond / 2)), 3 * kSecond / 2);
+}
+
+TEST(SilenceWatchTest, ProcessThatRunsLateAccusesNobody) {
+  SilenceWatch watch(2 * kSecond);
+  watch.note_send(10 * kSecond, all());
+  // Nothing was sent for an hour, and what was sent before is acknowledged.
+  EXPECT_EQ(watch.remaining_ns(3600 * kSecond, {true, 3590 * kSecond}), INT64_MAX);
+  watch.note_send(3600 * kSecond, {true, 3590 * kSecond});
+  EXPECT_EQ(watch.remaining_ns(3600 * kSecond, none_for(3590 * kSecond)), 2 * kSecond);
+}
+
+TEST(SilenceWatchTest, ConnectionWithoutLimitIsNeverSilent) {
+  SilenceWatch watch(0);
+  watch.note_send(0, all());
+  EXPECT_EQ(watch.remaining_ns(3600 * kSecond, none_for(3600 * kSecond)), INT64_MAX);
+}
+
+TEST(SilenceWatchTest, KernelTellsLimitAndAcknowledgements) {
+  TcpAddress address;
+  TcpAddress bound;
+  FileDescriptor listening;
+  ASSERT_TRUE(TcpAddress::parse("127.0.0.1:0", &address).ok());
+  ASSERT_TRUE(listen_tcp(address, &listening, &bound).ok());
+  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_TRUE(set_options(socket.get(), /*silence=*/1234).ok());
+  ASSERT_EQ(connect(socket.get(), bound.get(), bound.size()), 0);
+  EXPECT_EQ(SilenceWatch::limit_of(socket.get()), 1'234'000'000);
+  ASSERT_EQ(send(socket.get(), "x", 1, MSG_NOSIGNAL), 1);
+  // The other side's kernel acknowledges although no process reads.
+  for (int i = 0; i < 10'000 && !SilenceWatch::read(socket.get()).is_all_acknowledged; ++i) {
+    usleep(1000);
+  }
+  EXPECT_TRUE(SilenceWatch::read(socket.get()).is_all_acknowledged);
+  EXPECT_TRUE(SilenceWatch::read(-1).is_all_acknowledged);
+}
+
+}  // namespace
+}  // namespace keel
