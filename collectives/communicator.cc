@@ -62,6 +62,7 @@ HostAgreement CommunicatorOptions::agreement() const {
   HostAgreement agreement;
   agreement.chunk_bytes = chunk_bytes;
   agreement.algorithm = table.forced;
+  agreement.rules = host_rules_of(table.rules);
   return agreement;
 }
 

@@ -70,6 +70,7 @@ struct Request {
   // Access of other processes to a send buffer not allocated by Keel, where the operation and the
   // kernel allow it.
   ForeignWay foreign = ForeignWay::kAttach;
+  bool keeps_off_library = false;  // no native library runs the operation
   Fingerprint print;  // fingerprint() after |algorithm| is chosen: published and recorded as it is
   // One piece per rank in the forms with arrays; else empty.
   std::vector<Piece> send_pieces;

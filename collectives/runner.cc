@@ -53,7 +53,7 @@ Status Runner::tell_refused(const std::vector<Transfer>& transfers, const Status
 }
 
 bool Runner::is_native(const Request& request) const {
-  return islands_ != nullptr && islands_->takes(request);
+  return islands_ != nullptr && !request.keeps_off_library && islands_->takes(request);
 }
 
 bool Runner::fetch_now(const Request& request, Sides* sides, WaitContext& wait_context) {

@@ -25,7 +25,7 @@ std::string host_key();
 // Name of this host for messages: KEEL_HOST_ID where set, else the host name.
 std::string host_name();
 inline constexpr uint32_t kMaxHostKey = 64;
-inline constexpr uint32_t kMaxHostFacts = 1024;
+inline constexpr uint32_t kMaxHostFacts = 2560;
 
 // One rank of the job, as it announced itself.
 struct HostRank {

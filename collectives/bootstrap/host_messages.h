@@ -62,7 +62,7 @@ struct HostHello {
 };
 Bytes write_host_hello(const HostHello& hello);
 Status parse_host_hello(ByteView bytes, HostHello* out_hello);
-inline constexpr size_t kMaxHelloBytes = 2048;
+inline constexpr size_t kMaxHelloBytes = 4096;
 inline constexpr uint32_t kMaxVersion = 32;
 
 // |server|: the process that serves.

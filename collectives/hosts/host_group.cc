@@ -16,8 +16,9 @@ namespace keel {
 // ---- what rank 0 decides --------------------------------------------------------
 
 std::string HostAgreement::write() const {
-  return fmt::format("{} {}", chunk_bytes,
-                     algorithm ? algorithm_name(*algorithm) : std::string_view("-"));
+  return fmt::format("{} {} {}", chunk_bytes,
+                     algorithm ? algorithm_name(*algorithm) : std::string_view("-"),
+                     write_host_rules(rules));
 }
 
 Status HostAgreement::read(const std::string& text, HostAgreement* out_agreement) {
@@ -27,7 +28,13 @@ Status HostAgreement::read(const std::string& text, HostAgreement* out_agreement
   if (error != std::errc() || behind == end || *behind != ' ') {
     return {KEEL_DATA_LOSS, "rank 0's properties of the communicator are malformed"};
   }
-  const std::string_view name(behind + 1, static_cast<size_t>(end - behind - 1));
+  std::string_view name(behind + 1, static_cast<size_t>(end - behind - 1));
+  const size_t blank = name.find(' ');
+  if (blank == std::string_view::npos ||
+      !read_host_rules(name.substr(blank + 1), &out_agreement->rules)) {
+    return {KEEL_DATA_LOSS, "rank 0's rules for several hosts are malformed"};
+  }
+  name = name.substr(0, blank);
   out_agreement->algorithm = find_algorithm(name);
   if (out_agreement->algorithm || name == "-") return {};
   return {KEEL_DATA_LOSS, "rank 0 names an unknown algorithm"};
@@ -48,7 +55,7 @@ Status HostGroup::make(std::shared_ptr<HostJob> job, std::vector<uint32_t> membe
   group->rank_ = rank;
   KEEL_RETURN_IF_ERROR(Team::check_priorities(peer_infos));
   const HostTable& table = group->job_->table();
-  std::map<std::string, uint32_t> known;
+  std::map<std::string_view, uint32_t> known;
   for (uint32_t other = 0; other < group->world(); ++other) {
     const std::string& key = table.ranks[group->members_[other]].host;
     const auto [found, is_new] = known.emplace(key, static_cast<uint32_t>(group->hosts_.size()));

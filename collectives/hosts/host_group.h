@@ -11,6 +11,7 @@
 
 #include "collectives/bootstrap/host_bootstrap.h"
 #include "collectives/hosts/host_job.h"
+#include "collectives/hosts/host_rules.h"
 #include "collectives/selection/algorithm.h"
 #include "collectives/team.h"
 #include "core/deadline.h"
@@ -22,6 +23,7 @@ namespace keel {
 struct HostAgreement {
   uint64_t chunk_bytes = 0;
   std::optional<Algorithm> algorithm;  // KEEL_ALGORITHM: used wherever it applies
+  std::vector<Rule> rules;             // for several hosts, at most kMostHostRules
 
   // Text for HostTable, and back; KEEL_DATA_LOSS for malformed text.
   std::string write() const;

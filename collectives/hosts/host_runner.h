@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collectives/flight/recorder.h"
+#include "collectives/hosts/host_all_to_all.h"
 #include "collectives/hosts/host_executor.h"
 #include "collectives/hosts/host_group.h"
 #include "collectives/hosts/host_lanes.h"
@@ -47,6 +48,8 @@ class HostRunner {
   struct Stats {
     uint64_t sent = 0;
     uint64_t received = 0;
+    uint64_t messages_sent = 0;
+    uint64_t messages_received = 0;
     StagingPipeline::Traffic staged;
   };
   Stats stats() const;
@@ -55,6 +58,11 @@ class HostRunner {
   std::string explain(const std::string& inner) const;
 
  private:
+  // Ranks among which messages move |request|'s data: all, or one of each host.
+  uint32_t ranks_between(const Request& request) const;
+  bool may_run(Algorithm algorithm, const Request& request) const;
+  // Members of a JSON object for `keel perf --tune`, as explain_selection().
+  std::string explain_choice() const;
   Status run_collective(const Request& request, WaitContext& wait_context);
   Status run_messages(const Request& request, FlightRecorder::Entry* entry,
                       WaitContext& wait_context);
@@ -64,6 +72,9 @@ class HostRunner {
   Status find_cause(const Status& status);
   std::string name_mismatch(const Request& request) const;
   std::string name_awaited() const;
+  Status run_flat(const Request& request, WireWait& wait);
+  // Requires the lock.
+  void count(const WireSet::Traffic& traffic);
   void tell(const Request& request, const HostExecutor& executor, bool by_lanes, double seconds);
 
   RankContext& context_;
@@ -73,6 +84,8 @@ class HostRunner {
   HostLanes lanes_;
   HostMessages messages_;
   PollBudget polls_;
+  HostAllToAll all_to_all_;
+  const std::vector<Rule> rules_;  // the agreed ones that fit the communicator
   uint64_t operations_ = 0;
   uint64_t exchanges_ = 0;
   bool by_lanes_ = false;  // the running operation

@@ -10,8 +10,8 @@ namespace keel {
 namespace {
 
 constexpr std::array<const char*, kAlgorithms> kNames = {
-    "direct",  "eager",    "one_shot", "ring",  "doubling",
-    "halving", "binomial", "knomial",  "bruck", "pairwise"};
+    "direct",   "eager",   "one_shot", "ring",     "doubling",  "halving",
+    "binomial", "knomial", "bruck",    "pairwise", "aggregated"};
 
 }  // namespace
 
@@ -60,8 +60,16 @@ bool applies(Algorithm algorithm, keel_collective collective, uint32_t world) {
       return has_steps && (collective == KEEL_ALL_GATHER || collective == KEEL_ALL_TO_ALL);
     case Algorithm::kPairwise:
       return has_steps && collective == KEEL_ALL_TO_ALL;
+    case Algorithm::kAggregated:
+      return false;
   }
   return false;
+}
+
+bool applies_between_hosts(Algorithm algorithm, keel_collective collective, uint32_t world) {
+  if (algorithm == Algorithm::kAggregated) return collective == KEEL_ALL_TO_ALL;
+  const bool has_messages = algorithm == Algorithm::kDirect || is_stepped(algorithm);
+  return has_messages && applies(algorithm, collective, world);
 }
 
 bool loses_by_parts(keel_dtype dtype, keel_reduction reduction) {

@@ -24,19 +24,22 @@ enum class Algorithm : uint8_t {
   kKnomial,
   kBruck,
   kPairwise,
+  kAggregated,  // between hosts alone: see hosts/host_all_to_all.h
 };
-inline constexpr uint32_t kAlgorithms = 10;
+inline constexpr uint32_t kAlgorithms = 11;
 
 const char* algorithm_name(Algorithm algorithm);
 std::optional<Algorithm> find_algorithm(std::string_view name);
 // "direct, eager, ...": all names.
 std::string algorithm_names();
 
-// Whether |algorithm| supports |collective| among |world| ranks.
+// Whether |algorithm| supports |collective| among |world| ranks of one host.
 bool applies(Algorithm algorithm, keel_collective collective, uint32_t world);
+// Same, among |world| ranks of several hosts. Eager and one_shot need shared memory.
+bool applies_between_hosts(Algorithm algorithm, keel_collective collective, uint32_t world);
 // Whether |algorithm| runs the plans of algorithms/steps.h.
 inline bool is_stepped(Algorithm algorithm) {
-  return algorithm >= Algorithm::kRing;
+  return algorithm >= Algorithm::kRing && algorithm <= Algorithm::kPairwise;
 }
 // Whether |algorithm| stores partial results of some ranks in the element type and reduces them
 // further.

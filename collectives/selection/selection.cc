@@ -205,7 +205,8 @@ std::string json_of(const Selection::Range* range, const char* key, const Name& 
 }  // namespace
 
 bool Rule::fits(const SelectionKey& selection_key) const {
-  return first_world <= selection_key.world && selection_key.world <= last_world &&
+  return !is_for_hosts() && first_world <= selection_key.world &&
+         selection_key.world <= last_world &&
          staged.value_or(selection_key.staged) == selection_key.staged &&
          oversubscribed.value_or(selection_key.oversubscribed) == selection_key.oversubscribed;
 }

@@ -57,9 +57,18 @@ struct Rule {
   Algorithm algorithm = Algorithm::kDirect;
   std::optional<ForeignWay> foreign;  // set: the rule is for foreign buffers only
   uint32_t score = 0;
+  // Set: the rule is for communicators over so many hosts; 0: for those of one host.
+  uint32_t first_hosts = 0;
+  uint32_t last_hosts = 0;
 
+  bool is_for_hosts() const { return last_hosts != 0; }
+  // Whether the rule is for a communicator of one host with |selection_key|.
   bool fits(const SelectionKey& selection_key) const;
 };
+
+// Rules for several hosts in a table. More would not fit into the text by which rank 0 tells them
+// to the other ranks.
+inline constexpr size_t kMostHostRules = 24;
 
 // Rules resolved for one communicator: for each collective the sizes up to which each algorithm,
 // and each access to foreign buffers, applies. Trivially copyable, so rank 0 can publish the

@@ -293,26 +293,34 @@ TEST(Table, WhatIsWrongIsNamedWithItsLine) {
       {"keel-collectives 1\nall_reduce * 2K * * ring\n",
        "line 2: RANKS is '2K': a number from 1 on, FIRST-LAST, FIRST- or *, such as 2-8"},
       {"keel-collectives 1\nall_reduce * * near * ring\n",
-       "line 2: REACH is 'near': alias, staged, foreign or *"},
+       "line 2: REACH is 'near': alias, staged, foreign, hosts, hosts:FIRST-LAST or *"},
+      {"keel-collectives 1\nall_to_all * * hosts:1 * direct\n",
+       "line 2: REACH is 'hosts:1': alias, staged, foreign, hosts, hosts:FIRST-LAST or *"},
+      {"keel-collectives 1\nall_to_all * * hosts dedicated direct\n",
+       "line 2: CORES is 'dedicated': *, where REACH is hosts"},
+      {"keel-collectives 1\nall_gather * * hosts * aggregated\n",
+       "line 2: ALGORITHM aggregated does not do all_gather"},
+      {"keel-collectives 1\nall_to_all * * * * aggregated\n",
+       "line 2: ALGORITHM aggregated does not do all_to_all"},
       {"keel-collectives 1\nall_gather * * foreign * ring\n",
        "line 2: ALGORITHM is 'ring': attach or staging, where REACH is foreign"},
       {"keel-collectives 1\n\nreduce * * foreign * attach\n",
        "line 3: ALGORITHM attach does not do reduce"},
       {"keel-collectives 1\nall_gather * * * * attach\n",
        "line 2: ALGORITHM is 'attach': direct, eager, one_shot, ring, doubling, halving, binomial, "
-       "knomial, bruck, pairwise"},
+       "knomial, bruck, pairwise, aggregated"},
       {"keel-collectives 1\nall_reduce * * * 8 ring\n",
        "line 2: CORES is '8': dedicated, oversubscribed or *"},
       {"keel-collectives 1\nall_reduce * * * * rings\n",
        "line 2: ALGORITHM is 'rings': direct, eager, one_shot, ring, doubling, halving, binomial, "
-       "knomial, bruck, pairwise"},
+       "knomial, bruck, pairwise, aggregated"},
       {"keel-collectives 1\nall_reduce * * * * bruck\n",
        "line 2: ALGORITHM bruck does not do all_reduce"},
       {"keel-collectives 1\nall_reduce * * * * ring 0\n", "line 2: SCORE is '0': 1 to 1000"},
       {"keel-collectives 1\nall_reduce * * * * ring 1001\n", "line 2: SCORE is '1001': 1 to 1000"},
       {"keel-collectives 1\nall_reduce * * * * \x01\n",
        "line 2: ALGORITHM is '?': direct, eager, one_shot, ring, doubling, halving, binomial, "
-       "knomial, bruck, pairwise"},
+       "knomial, bruck, pairwise, aggregated"},
   };
   for (const auto& each : kCases) {
     std::vector<Rule> rules;
@@ -454,7 +462,7 @@ TEST_F(Environment, AnAlgorithmThatIsNoneIsAnError) {
   EXPECT_EQ(status.code(), KEEL_INVALID_ARGUMENT);
   EXPECT_STREQ(status.text(),
                "KEEL_ALGORITHM is 'tree': one of direct, eager, one_shot, ring, doubling, halving, "
-               "binomial, knomial, bruck, pairwise");
+               "binomial, knomial, bruck, pairwise, aggregated");
 }
 
 // ---- agreement ------------------------------------------------------------------

@@ -80,6 +80,17 @@ bool read_choice(std::string_view word, const char* no, const char* yes,
   return word == yes || word == no;
 }
 
+// Parses what follows "hosts": nothing, or ":2", ":2-4", ":2-".
+bool read_hosts(std::string_view word, Rule* out_rule) {
+  uint64_t first = 2;
+  uint64_t last = UINT32_MAX;
+  const bool is_range = word.empty() || (word[0] == ':' && read_range(word.substr(1), false, 2,
+                                                                      UINT32_MAX, &first, &last));
+  out_rule->first_hosts = static_cast<uint32_t>(first);
+  out_rule->last_hosts = static_cast<uint32_t>(last);
+  return is_range;
+}
+
 Status read_rule(const std::vector<std::string_view>& words, Rule* out_rule) {
   if (words.size() != 6 && words.size() != 7) {
     return failure(KEEL_INVALID_ARGUMENT,
@@ -106,8 +117,13 @@ Status read_rule(const std::vector<std::string_view>& words, Rule* out_rule) {
   out_rule->first_world = static_cast<uint32_t>(first);
   out_rule->last_world = static_cast<uint32_t>(last);
   const bool is_foreign = words[3] == "foreign";
-  if (!is_foreign && !read_choice(words[3], "alias", "staged", &out_rule->staged)) {
-    return wrong("REACH", words[3], "alias, staged, foreign or *");
+  const bool is_for_hosts = words[3].substr(0, 5) == "hosts";
+  if (is_for_hosts ? !read_hosts(words[3].substr(5), out_rule)
+                   : !is_foreign && !read_choice(words[3], "alias", "staged", &out_rule->staged)) {
+    return wrong("REACH", words[3], "alias, staged, foreign, hosts, hosts:FIRST-LAST or *");
+  }
+  if (is_for_hosts && words[4] != "*") {
+    return wrong("CORES", words[4], "*, where REACH is hosts");
   }
   if (!read_choice(words[4], "dedicated", "oversubscribed", &out_rule->oversubscribed)) {
     return wrong("CORES", words[4], "dedicated, oversubscribed or *");
@@ -123,7 +139,8 @@ Status read_rule(const std::vector<std::string_view>& words, Rule* out_rule) {
     const auto algorithm = find_algorithm(words[5]);
     if (!algorithm) return wrong("ALGORITHM", words[5], algorithm_names());
     out_rule->algorithm = *algorithm;
-    is_able = applies(*algorithm, *collective, /*world=*/2);
+    is_able = is_for_hosts ? applies_between_hosts(*algorithm, *collective, /*world=*/2)
+                           : applies(*algorithm, *collective, /*world=*/2);
   }
   if (!is_able) {
     return failure(KEEL_INVALID_ARGUMENT, "ALGORITHM {} does not do {}", quoted(words[5]),
@@ -142,6 +159,7 @@ Status read_rule(const std::vector<std::string_view>& words, Rule* out_rule) {
 Status read_table(std::string_view text, std::vector<Rule>* out_rules) {
   out_rules->clear();
   uint32_t number = 0;
+  size_t for_hosts = 0;
   while (!text.empty() || number == 0) {
     const size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
@@ -158,6 +176,11 @@ Status read_table(std::string_view text, std::vector<Rule>* out_rules) {
     if (!status.ok()) return status.with_prefix(fmt::format("line {}: ", number));
     if (out_rules->size() == kMostRules) {
       return failure(KEEL_INVALID_ARGUMENT, "line {}: more than {} rules", number, kMostRules);
+    }
+    for_hosts += rule.is_for_hosts() ? 1 : 0;
+    if (for_hosts > kMostHostRules) {
+      return failure(KEEL_INVALID_ARGUMENT, "line {}: more than {} rules for hosts", number,
+                     kMostHostRules);
     }
     out_rules->push_back(rule);
   }

@@ -16,9 +16,10 @@ namespace keel {
 //   all_reduce 64K-1M 2-4 alias * ring 20
 // BYTES and RANKS are a number, FIRST-LAST, FIRST-, or * for all; numbers of bytes may end in K, M
 // or G. REACH is alias, staged or *; CORES is dedicated, oversubscribed or *. SCORE is 1 to 1000,
-// default 100. If REACH is foreign, the rule is for foreign buffers, and ALGORITHM is how other
-// processes read them: attach or staging. '#' begins a comment. KEEL_INVALID_ARGUMENT names the
-// line.
+// default 100. If REACH is hosts or hosts:2-4, the rule is for communicators over several hosts, or
+// over so many, CORES is *, and RANKS counts the ranks of all hosts. If REACH is foreign, the rule
+// is for foreign buffers, and ALGORITHM is how other processes read them: attach or staging. '#'
+// begins a comment. KEEL_INVALID_ARGUMENT names the line.
 Status read_table(std::string_view text, std::vector<Rule>* out_rules);
 
 }  // namespace keel

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// all_to_all between hosts: shared memory inside a host, messages between hosts.
+#ifndef KEEL_COLLECTIVES_HOSTS_HOST_ALL_TO_ALL_H_
+#define KEEL_COLLECTIVES_HOSTS_HOST_ALL_TO_ALL_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collectives/bridge/staging_pipeline.h"
+#include "collectives/flight/flight_format.h"
+#include "collectives/hosts/host_executor.h"
+#include "collectives/hosts/host_group.h"
+#include "collectives/runner.h"
+#include "collectives/selection/selection.h"
+
+namespace keel {
+
+// Each byte for another host crosses the network once, and no byte for a rank of the own host does.
+// Two algorithms, with g ranks on the sending host and h on the receiving host:
+//
+//   direct      g * h messages from host to host: each rank sends its block to each remote rank
+//   aggregated  h messages: the ranks of a host hand the blocks for remote rank i of a host to
+//               local rank i modulo g, the carrier, which sends the blocks in one message
+//
+// Aggregation saves messages and connections, and copies each block twice more. For one thread.
+class HostAllToAll {
+ public:
+  // |inner|: the runner of the host's ranks; |selection|: their algorithms; |flat|: among all
+  // ranks.
+  HostAllToAll(RankContext& context, Runner& inner, const Selection& selection, HostGroup& group,
+               HostExecutor& flat);
+  ~HostAllToAll();
+  HostAllToAll(const HostAllToAll&) = delete;
+  HostAllToAll& operator=(const HostAllToAll&) = delete;
+
+  // Whether a host has several ranks; the same on all ranks.
+  bool may_aggregate() const { return may_aggregate_; }
+  // Whether |request| belongs here, by Algorithm::kDirect or kAggregated.
+  static bool takes(const Request& request) {
+    return (request.collective == KEEL_ALL_TO_ALL || request.collective == KEEL_ALL_TO_ALL_V) &&
+           !is_stepped(request.algorithm);
+  }
+  Status run(const Request& request, WireWait& wait);
+  // Whether the last operation passed through bounce buffers of this object.
+  bool is_staged() const { return is_staged_; }
+  // Requires failed wires. Waits until no copy touches the caller's memory.
+  void settle();
+
+ private:
+  // Ranks of all hosts whose blocks a local rank sends, ascending by host, then by local index.
+  using Carried = std::vector<uint32_t>;
+
+  Status run_direct(const Request& request, WireWait& wait);
+  Status run_aggregated(const Request& request, WireWait& wait);
+  // Moves |count| elements of each block, starting at |begin| of the block.
+  Status run_round(const Request& request, const Side& send, const Side& receive, uint64_t begin,
+                   uint64_t count, WireWait& wait);
+  Status exchange_inside(const Request& request, uint64_t count, WireWait& wait);
+  Status exchange_between(const Request& request, uint64_t count, WireWait& wait);
+  Status run_inside(Request& part, WireWait& wait);
+  // In place, the runner would allocate memory for each operation: sends from scratch instead.
+  Status copy_local(Request* in_out_inside);
+  Status prepare_scratch(uint64_t bytes);
+
+  const std::vector<uint32_t>& local() const { return group_.hosts()[group_.host()]; }
+  uint64_t local_size() const { return local().size(); }
+  // Blocks from one local rank to another: the receiver's own block, and the blocks that the
+  // receiver carries, filled up to the largest number, so that all ranks of a host move equally
+  // much.
+  uint64_t stride() const { return most_carried_ + 1; }
+  // Blocks from the start of the scratch.
+  uint64_t packed_at() const { return 0; }
+  uint64_t collected_at() const { return local_size() * stride(); }
+  uint64_t outgoing_at() const { return 2 * collected_at(); }
+  uint64_t incoming_at() const { return outgoing_at() + local_size() * most_carried_; }
+  uint64_t scratch_blocks() const { return incoming_at() + group_.world(); }
+
+  RankContext& context_;
+  Runner& inner_;
+  const Selection& selection_;
+  HostGroup& group_;
+  HostExecutor& flat_;
+  std::vector<Carried> carried_;  // of each local rank
+  uint64_t most_carried_ = 0;
+  bool may_aggregate_ = false;
+  bool is_staged_ = false;
+  std::unique_ptr<StagingPipeline> stage_;
+  void* scratch_ = nullptr;  // for Keel's calls
+  char* scratch_host_ = nullptr;
+  uint64_t scratch_bytes_ = 0;
+  FlightEntry entry_;  // discarded: the recorder logs the whole operation
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_HOSTS_HOST_ALL_TO_ALL_H_
