@@ -8,6 +8,7 @@
 #include "collectives/bootstrap/host_bootstrap.h"
 #include "collectives/bootstrap/host_link.h"
 #include "collectives/bootstrap/host_secret.h"
+#include "collectives/bootstrap/shared_table.h"
 #include "collectives/bootstrap/tcp_dialog.h"
 #include "collectives/bootstrap/tcp_id.h"
 #include "collectives/bootstrap/tcp_socket.h"
@@ -58,7 +59,7 @@ class Joining {
     const Status connected = connect(addresses, job, waits);
     KEEL_RETURN_IF_ERROR(connected.with_prefix(who()));
     KEEL_RETURN_IF_ERROR(open_port().with_prefix(who()));
-    HostTable table;
+    std::shared_ptr<const HostTable> table;
     ProcessToken server;
     KEEL_RETURN_IF_ERROR(meet(&table, &server).with_prefix(who()));
     hub_->set_table(table);
@@ -158,7 +159,7 @@ class Joining {
     return {};
   }
 
-  Status meet(HostTable* out_table, ProcessToken* out_server) {
+  Status meet(std::shared_ptr<const HostTable>* out_table, ProcessToken* out_server) {
     KEEL_RETURN_IF_ERROR(dialog_.send(write_host_hello(hello_), deadline_));
     Bytes message;
     Status received = dialog_.wait_readable(deadline_);
@@ -177,14 +178,15 @@ class Joining {
     if (parse_answer(message, &answer).ok()) {
       return answer.ok() ? failure(KEEL_DATA_LOSS, "the server sent no table") : answer;
     }
-    KEEL_RETURN_IF_ERROR(parse_host_table(message, out_table, out_server));
-    if (out_table->ranks.size() != world_ ||
-        out_table->ranks[rank()].peer.process != hello_.self.peer.process) {
+    KEEL_RETURN_IF_ERROR(share_host_table(std::move(message), out_table, out_server));
+    const HostTable& table = **out_table;
+    if (table.ranks.size() != world_ ||
+        table.ranks[rank()].peer.process != hello_.self.peer.process) {
       return failure(KEEL_DATA_LOSS,
                      "the table has {} ranks, not {}, or another process as rank {}",
-                     out_table->ranks.size(), world_, rank());
+                     table.ranks.size(), world_, rank());
     }
-    return out_table->check_wires();
+    return table.check_wires();
   }
 
   const uint32_t world_;

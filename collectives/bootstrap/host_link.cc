@@ -24,13 +24,17 @@ constexpr int64_t kLeaveNs = 1'000'000'000;
 
 }  // namespace
 
-HostLink::HostLink(std::shared_ptr<WireHub> hub, HostTable table, const ProcessToken& server,
-                   uint32_t rank)
-    : hub_(std::move(hub)), table_(std::move(table)), server_(server), rank_(rank) {}
+HostLink::HostLink(std::shared_ptr<WireHub> hub, std::shared_ptr<const HostTable> table,
+                   const ProcessToken& server, uint32_t rank)
+    : hub_(std::move(hub)),
+      shared_table_(std::move(table)),
+      table_(*shared_table_),
+      server_(server),
+      rank_(rank) {}
 
-Status HostLink::open(FileDescriptor socket, std::shared_ptr<WireHub> hub, HostTable table,
-                      const ProcessToken& server, uint32_t rank,
-                      std::unique_ptr<HostSession>* out_session) {
+Status HostLink::open(FileDescriptor socket, std::shared_ptr<WireHub> hub,
+                      std::shared_ptr<const HostTable> table, const ProcessToken& server,
+                      uint32_t rank, std::unique_ptr<HostSession>* out_session) {
   auto link = std::make_unique<HostLink>(std::move(hub), std::move(table), server, rank);
   HostLink* const self = link.get();  // the destructor closes the channel first
   TcpChannel::Callbacks callbacks;

@@ -24,11 +24,11 @@ namespace keel {
 class HostLink final : public HostSession {
  public:
   // |socket|: authenticated, after the table was received. |server|: the process that serves.
-  static Status open(FileDescriptor socket, std::shared_ptr<WireHub> hub, HostTable table,
-                     const ProcessToken& server, uint32_t rank,
-                     std::unique_ptr<HostSession>* out_session);
-  HostLink(std::shared_ptr<WireHub> hub, HostTable table, const ProcessToken& server,
-           uint32_t rank);
+  static Status open(FileDescriptor socket, std::shared_ptr<WireHub> hub,
+                     std::shared_ptr<const HostTable> table, const ProcessToken& server,
+                     uint32_t rank, std::unique_ptr<HostSession>* out_session);
+  HostLink(std::shared_ptr<WireHub> hub, std::shared_ptr<const HostTable> table,
+           const ProcessToken& server, uint32_t rank);
   ~HostLink() override;
 
   const HostTable& table() const override { return table_; }
@@ -73,7 +73,8 @@ class HostLink final : public HostSession {
   std::string server_name(const std::vector<uint32_t>& ranks) const;
 
   const std::shared_ptr<WireHub> hub_;
-  const HostTable table_;
+  const std::shared_ptr<const HostTable> shared_table_;
+  const HostTable& table_;  // |*shared_table_|
   const ProcessToken server_;
   const uint32_t rank_;
   std::shared_ptr<TcpChannel> channel_;  // constant after open()

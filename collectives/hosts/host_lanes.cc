@@ -78,14 +78,14 @@ Status HostLanes::run(const Request& request, WireWait& wait) {
   }
 }
 
-Status HostLanes::run_inside(Request& part, WireWait& wait) {
+Status HostLanes::run_inside(Request& part, WaitContext& wait_context) {
   part.algorithm = selection_.choose(part, size_);
   if (part.algorithm == Algorithm::kDirect || part.algorithm == Algorithm::kOneShot) {
     part.foreign = selection_.choose_foreign(part, size_);
   }
   part.print = part.fingerprint();
   context_.call = context_.sequence;
-  return inner_.run(part, {}, &entry_, wait.context());
+  return inner_.run(part, {}, &entry_, wait_context);
 }
 
 Status HostLanes::run_between(const Request& whole, Request& part, uint64_t divisor,
@@ -116,7 +116,7 @@ Status HostLanes::all_reduce(const Request& request, WireWait& wait) {
   scatter.receive = share;
   scatter.send_pieces = scatter.receive_pieces = pieces;
   if (request.reduction == KEEL_AVG) scatter.reduction = KEEL_SUM;
-  KEEL_RETURN_IF_ERROR(run_inside(scatter, wait));
+  KEEL_RETURN_IF_ERROR(run_inside(scatter, wait.context()));
   Request between = request;
   between.send = between.receive = share;
   between.count = own.count;
@@ -129,7 +129,7 @@ Status HostLanes::all_reduce(const Request& request, WireWait& wait) {
   gather.count = 0;
   gather.send = share;
   gather.send_pieces = gather.receive_pieces = pieces;
-  return run_inside(gather, wait);
+  return run_inside(gather, wait.context());
 }
 
 Status HostLanes::all_gather(const Request& request, WireWait& wait) {
@@ -149,7 +149,7 @@ Status HostLanes::all_gather(const Request& request, WireWait& wait) {
     for (const uint32_t rank : host) inside.receive_pieces.push_back(piece_of(rank));
     inside.send_pieces = inside.receive_pieces;
     inside.send = at(request.receive, piece_of(host[group_.local_rank()]).offset * element);
-    KEEL_RETURN_IF_ERROR(run_inside(inside, wait));
+    KEEL_RETURN_IF_ERROR(run_inside(inside, wait.context()));
   }
   return {};
 }
@@ -175,7 +175,7 @@ Status HostLanes::broadcast(const Request& request, WireWait& wait) {
     scatter.root = root_index;
     scatter.receive = share;
     scatter.send_pieces = scatter.receive_pieces = pieces;
-    KEEL_RETURN_IF_ERROR(run_inside(scatter, wait));
+    KEEL_RETURN_IF_ERROR(run_inside(scatter, wait.context()));
   }
   Request between = request;
   between.root = root_host;
@@ -189,15 +189,22 @@ Status HostLanes::broadcast(const Request& request, WireWait& wait) {
   gather.root = 0;
   gather.send = share;
   gather.send_pieces = gather.receive_pieces = pieces;
-  return run_inside(gather, wait);
+  return run_inside(gather, wait.context());
 }
 
 Status HostLanes::barrier(const Request& request, WireWait& wait) {
   Request inside = request;
-  KEEL_RETURN_IF_ERROR(run_inside(inside, wait));
-  Request between = request;
-  KEEL_RETURN_IF_ERROR(run_between(request, between, 0, wait));
-  return run_inside(inside, wait);
+  KEEL_RETURN_IF_ERROR(run_inside(inside, wait.context()));
+  // One rank of each host is enough, and the others need no connections for it.
+  if (group_.local_rank() == 0) {
+    Request between = request;
+    KEEL_RETURN_IF_ERROR(run_between(request, between, 0, wait));
+  }
+  // At the deadline, local rank 0 names the missing ranks of other hosts before the others could
+  // name local rank 0.
+  constexpr int64_t kGraceNs = 1'000'000'000;
+  WaitContext later(wait.context(), context_.segment(), kGraceNs);
+  return run_inside(inside, later);
 }
 
 }  // namespace keel

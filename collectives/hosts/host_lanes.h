@@ -36,7 +36,7 @@ class HostLanes {
   Status broadcast(const Request& request, WireWait& wait);
   Status barrier(const Request& request, WireWait& wait);
   // Runs |part| among the ranks of the host, or among those of the lane.
-  Status run_inside(Request& part, WireWait& wait);
+  Status run_inside(Request& part, WaitContext& wait_context);
   Status run_between(const Request& whole, Request& part, uint64_t divisor, WireWait& wait);
   // One share of |count| elements for each rank of a host.
   std::vector<Piece> shares(uint64_t count, uint64_t element) const;

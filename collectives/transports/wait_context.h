@@ -25,9 +25,9 @@ class WaitContext {
   WaitContext(int64_t timeout_ns, const std::atomic<bool>& cancelled)
       : timeout_ns_(timeout_ns), cancelled_(cancelled) {}
   // Context for a part of |whole|'s operation among fewer ranks: also cancelled once |segment|, the
-  // segment of all ranks, has failed.
-  WaitContext(WaitContext& whole, const ControlSegment& segment)
-      : timeout_ns_(whole.deadline().remaining_ns()),
+  // segment of all ranks, has failed. |grace_ns|: the part may take so much longer.
+  WaitContext(WaitContext& whole, const ControlSegment& segment, int64_t grace_ns = 0)
+      : timeout_ns_(whole.deadline().remaining_ns() + grace_ns),
         cancelled_(whole.cancelled_),
         whole_segment_(&segment) {}
 

@@ -61,7 +61,7 @@ class Job {
       each.address = hubs_.back()->address().text();
       table_.ranks.push_back(each);
     }
-    for (const auto& hub : hubs_) hub->set_table(table_);
+    for (const auto& hub : hubs_) hub->set_table(std::make_shared<const HostTable>(table_));
   }
   std::unique_ptr<WireSet> open(uint32_t rank, uint64_t context = 0) {
     std::unique_ptr<WireSet> wires;
@@ -463,7 +463,7 @@ TEST_P(WiresTest, PeersThatDoNotBelongAreShutOut) {
   const auto low = job.open(0);
   const auto expect_refused = [&](Job& other, keel_status code) {
     other.table().ranks[0].address = job.hub(0).address().text();
-    other.hub(1).set_table(other.table());
+    other.hub(1).set_table(std::make_shared<const HostTable>(other.table()));
     const auto high = other.open(1);
     WireRequest request;
     high->post_send(0, 0, request);

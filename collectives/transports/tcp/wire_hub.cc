@@ -47,26 +47,25 @@ void WireHub::serve(OnRank on_rank) {
   on_rank_.swap(on_rank);  // the former one, which may own the server, ends after the unlock
 }
 
-void WireHub::set_table(const HostTable& table) {
+void WireHub::set_table(std::shared_ptr<const HostTable> table) {
   std::lock_guard lock(mutex_);
-  table_ = table;
-  has_table_ = true;
+  table_ = std::move(table);
 }
 
 Status WireHub::admit(const Opening& opening) {
   std::lock_guard lock(mutex_);
-  if (!has_table_) return {KEEL_UNAVAILABLE, "the rank does not know the others yet"};
-  if (opening.job != table_.job) {
+  if (!table_) return {KEEL_UNAVAILABLE, "the rank does not know the others yet"};
+  if (opening.job != table_->job) {
     return failure(KEEL_NOT_FOUND, "a rank of another job listens here");
   }
-  if (opening.epoch != table_.epoch) {
+  if (opening.epoch != table_->epoch) {
     return failure(KEEL_FAILED_PRECONDITION,
                    "rank {} has epoch {}, and the job has {}: the rank "
                    "was taken for failed, and is shut out",
-                   opening.from, opening.epoch, table_.epoch);
+                   opening.from, opening.epoch, table_->epoch);
   }
   if (opening.purpose != Opening::Purpose::kWire) {
-    if (opening.from >= table_.ranks.size()) {
+    if (opening.from >= table_->ranks.size()) {
       return failure(KEEL_INVALID_ARGUMENT, "the job has no rank {}", opening.from);
     }
     const auto finished = finished_.find(opening.context);
@@ -77,7 +76,7 @@ Status WireHub::admit(const Opening& opening) {
     if (finished != finished_.end()) return finished->second;
     return on_rank_ ? Status() : Status(KEEL_UNAVAILABLE, "the rank does not serve the job");
   }
-  if (opening.to != rank_ || opening.from >= table_.ranks.size() || opening.from <= rank_) {
+  if (opening.to != rank_ || opening.from >= table_->ranks.size() || opening.from <= rank_) {
     return failure(KEEL_INVALID_ARGUMENT, "a wire from rank {} to rank {} came to rank {}",
                    opening.from, opening.to, rank_);
   }
@@ -102,7 +101,7 @@ void WireHub::on_peer(const Opening& opening, FileDescriptor socket) {
   }
   // Each peer has few communicators that this rank does not have yet.
   constexpr size_t kMostEarlyPerPeer = 256;
-  if (early_.size() >= kMostEarlyPerPeer * table_.ranks.size()) return;
+  if (early_.size() >= kMostEarlyPerPeer * table_->ranks.size()) return;
   early_[{opening.context, opening.from, opening.lane}] = std::move(socket);
 }
 
@@ -139,7 +138,7 @@ Status WireHub::connect(uint32_t peer, uint32_t lane, uint64_t context,
   const Deadline deadline = Deadline::after(kHandshakeNs);
   while (true) {
     bool may_pass = false;
-    const Status status = try_connect(table_.ranks.at(peer), lane, context, cancelled, deadline,
+    const Status status = try_connect(table_->ranks.at(peer), lane, context, cancelled, deadline,
                                       out_socket, &may_pass);
     if (status.ok() || !may_pass || deadline.passed()) return status;
     std::this_thread::sleep_for(kPause);
@@ -157,8 +156,8 @@ Status WireHub::try_connect(const HostRank& other, uint32_t lane, uint64_t conte
   KEEL_RETURN_IF_ERROR(connected);
   const Status status = greet(dialog,
                               {.purpose = Opening::Purpose::kWire,
-                               .job = table_.job,
-                               .epoch = table_.epoch,
+                               .job = table_->job,
+                               .epoch = table_->epoch,
                                .context = context,
                                .from = rank_,
                                .to = other.peer.rank,
@@ -186,17 +185,17 @@ Status WireHub::greet(TcpDialog& dialog, Opening opening, const Deadline& deadli
 
 Opening WireHub::opening_to(uint32_t peer, Opening::Purpose purpose, uint64_t context) const {
   return {.purpose = purpose,
-          .job = table_.job,
-          .epoch = table_.epoch,
+          .job = table_->job,
+          .epoch = table_->epoch,
           .context = context,
           .from = rank_,
           .to = peer,
-          .address = table_.ranks.at(peer).address};
+          .address = table_->ranks.at(peer).address};
 }
 
 Status WireHub::connect_server(uint32_t peer, uint64_t context, const Deadline& deadline,
                                FileDescriptor* out_socket) {
-  const HostRank& other = table_.ranks.at(peer);
+  const HostRank& other = table_->ranks.at(peer);
   const Deadline limit = Deadline::after(std::min(kHandshakeNs, deadline.remaining_ns()));
   TcpAddress address;
   KEEL_RETURN_IF_ERROR(TcpAddress::parse(other.address, &address));
@@ -221,7 +220,7 @@ void WireHub::finish(uint64_t context, const Status& refusal) {
 
 Status WireHub::ask_presence(uint32_t peer, uint64_t context, const Deadline& deadline,
                              Presence* out_presence) {
-  const HostRank& other = table_.ranks.at(peer);
+  const HostRank& other = table_->ranks.at(peer);
   const Deadline limit = Deadline::after(std::min(kHandshakeNs, deadline.remaining_ns()));
   TcpAddress address;
   KEEL_RETURN_IF_ERROR(TcpAddress::parse(other.address, &address));

@@ -37,8 +37,8 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
 
   const TcpAddress& address() const { return address_; }
   uint32_t rank() const { return rank_; }
-  void set_table(const HostTable& table);
-  const HostTable& table() const { return table_; }
+  void set_table(std::shared_ptr<const HostTable> table);
+  const HostTable& table() const { return *table_; }
 
   // Connects |lane| of the communicator |context| to the lower rank |peer|. Blocks for the
   // handshake, kHandshakeNs at most; |cancelled| ends the wait.
@@ -98,8 +98,7 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
   uint32_t silence_ = 0;
   std::shared_ptr<HostListener> listener_;
   std::mutex mutex_;
-  bool has_table_ = false;
-  HostTable table_;  // constant from set_table() on
+  std::shared_ptr<const HostTable> table_;  // NULL until set_table(), then constant
   Status failure_;
   std::map<uint64_t, HubWires*> wires_;
   std::map<Key, FileDescriptor> early_;
