@@ -135,8 +135,16 @@ void add_conform_command(CLI::App& app, int* exit_code) {
       *conform.add_subcommand("table", "Print what is supported where, from JSON reports");
   const auto files = std::make_shared<std::vector<std::string>>();
   table.add_option("files", *files, "of conform run --json")->type_name("FILE")->required();
-  table.footer("Example:\n  keel conform table cpu.json vulkan.json");
-  table.callback([files, exit_code] { *exit_code = print_support_table(*files); });
+  const auto compiled = std::make_shared<std::string>();
+  table
+      .add_option("--compiled", *compiled,
+                  "Lines \"BACKEND: TARGETS\" of what kernels are compiled for")
+      ->type_name("FILE");
+  table.footer(
+      "Example:\n"
+      "  keel conform table --compiled build/compiled_kernels.txt cpu.json vulkan.json");
+  table.callback(
+      [files, compiled, exit_code] { *exit_code = print_support_table(*files, *compiled); });
   CLI::App& worker = *app.add_subcommand(kWorkerCommand);
   worker.group("");  // not in the help
   worker.callback([exit_code] { *exit_code = worker_main(); });

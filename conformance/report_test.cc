@@ -300,8 +300,26 @@ TEST(SupportTable, SaysWhatOperatorsWereComputedBy) {
     testing::internal::CaptureStdout();
     EXPECT_EQ(print_support_table({file}), 0);
     const std::string table = testing::internal::GetCapturedStdout();
-    EXPECT_NE(table.find("| chip | Chip 9 | " + proof + " |"), std::string::npos) << table;
+    EXPECT_NE(table.find("| chip | Chip 9 | - | " + proof + " |"), std::string::npos) << table;
   }
+  std::remove(file.c_str());
+}
+
+TEST(SupportTable, SaysWhatKernelsAreCompiledFor) {
+  const std::string file = testing::TempDir() + "keel_support_table_compiled.json";
+  const std::string compiled = testing::TempDir() + "keel_support_table_compiled.txt";
+  Report report = sample();
+  report.target.device_name = "Chip 9";
+  std::ofstream(file) << to_json_text(report);
+  std::ofstream(compiled) << "other: no\nchip: c7, c9\n";
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(print_support_table({file}, compiled), 0);
+  const std::string table = testing::internal::GetCapturedStdout();
+  EXPECT_NE(table.find("| chip | Chip 9 | c7, c9 | real |"), std::string::npos) << table;
+  std::remove(compiled.c_str());
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(print_support_table({file}, compiled), 2);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), compiled + ": cannot be read\n");
   std::remove(file.c_str());
 }
 

@@ -3,7 +3,9 @@
 
 #include <cstdio>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/json_value.h"
 #include "base/printable.h"
@@ -52,11 +54,27 @@ std::string proof(const JsonValue& report) {
          " operators' cases marshalling only";
 }
 
-std::string row(const JsonValue& report) {
+// Targets of each backend's compiled kernels, by backend.
+using CompiledKernels = std::map<std::string, std::string>;
+
+CompiledKernels parse_compiled(const std::string& text) {
+  CompiledKernels compiled;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(": ");
+    if (colon != std::string::npos) compiled[line.substr(0, colon)] = line.substr(colon + 2);
+  }
+  return compiled;
+}
+
+std::string row(const JsonValue& report, const CompiledKernels& compiled) {
   const JsonValue target = report.at("target");
   const std::string device = target.at("device_name").text();
-  std::string text = "| " + target.at("backend").text() + " | " +
-                     (device.empty() ? "none" : device) + " | " + proof(report) + " |";
+  const std::string backend = target.at("backend").text();
+  const auto kernels = compiled.find(backend);
+  std::string text = "| " + backend + " | " + (device.empty() ? "none" : device) + " | " +
+                     (kernels == compiled.end() ? "-" : kernels->second) + " | " + proof(report) +
+                     " |";
   for (const JsonValue& level : report.at("levels").elements()) text += " " + cell(level) + " |";
   return text + " " + report.at("date").text() + " |\n";
 }
@@ -76,7 +94,13 @@ Json read_report(const std::string& file) {
 
 }  // namespace
 
-int print_support_table(const std::vector<std::string>& files) {
+int print_support_table(const std::vector<std::string>& files, const std::string& compiled) {
+  std::string compiled_text;
+  if (!compiled.empty() && !read_file(compiled, &compiled_text)) {
+    std::cerr << printable(compiled) << ": cannot be read\n";
+    return 2;
+  }
+  const CompiledKernels compiled_kernels = parse_compiled(compiled_text);
   std::string head;
   std::string rule;
   std::string rows;
@@ -85,14 +109,14 @@ int print_support_table(const std::vector<std::string>& files) {
       const Json json = read_report(file);
       const JsonValue report(json);
       if (head.empty()) {
-        head = "| backend | device | proof |";
-        rule = "|---|---|---|";
+        head = "| backend | device | compiles for | proof |";
+        rule = "|---|---|---|---|";
         for (const JsonValue& level : report.at("levels").elements()) {
           head += " " + level.at("level").text() + " |";
           rule += "---|";
         }
       }
-      rows += row(report);
+      rows += row(report, compiled_kernels);
     } catch (const JsonError& error) {
       std::cerr << printable(file + ": " + error.what()) << "\n";
       return 2;

@@ -8,10 +8,13 @@
 
 namespace keel::conformance {
 
-// Prints a Markdown table to stdout, one row per JSON report in |files|: how the operators were
-// computed (docs/conformance.md), and cases passed per level, in bold where the level is certified,
-// "-" where nothing ran. Returns the exit code: 2 if a file is not a report, which stderr names.
-int print_support_table(const std::vector<std::string>& files);
+// Prints a Markdown table to stdout, one row per JSON report in |files|: for which chips the
+// backend's kernels compile, how the operators were computed (docs/conformance.md), and cases
+// passed per level, in bold where the level is certified, "-" where nothing ran. |compiled|: a file
+// with a line "BACKEND: TARGETS" for each backend with compiled kernels, which the build writes;
+// empty: none is known. Returns the exit code: 2 if a file cannot be read or is not a report, which
+// stderr names.
+int print_support_table(const std::vector<std::string>& files, const std::string& compiled = {});
 
 }  // namespace keel::conformance
 
