@@ -60,6 +60,7 @@ enum Structure : uint32_t {
   kDriverProperties = 0x1,
   kDeviceProperties = 0x3,
   kDeviceComputeProperties = 0x4,
+  kDeviceModuleProperties = 0x5,
   kQueueGroupProperties = 0x6,
   kDeviceMemoryProperties = 0x7,
   kContextDesc = 0xd,
@@ -86,6 +87,8 @@ inline constexpr uint32_t kEventPoolHostVisible = 1;
 inline constexpr uint32_t kEventScopeDevice = 2;
 inline constexpr uint32_t kEventScopeHost = 4;
 inline constexpr uint32_t kModuleIlSpirv = 0;
+inline constexpr uint32_t kModuleFloat16 = 1;
+inline constexpr uint32_t kModuleFloat64 = 2;
 inline constexpr uint32_t kIndirectHost = 1;
 inline constexpr uint32_t kIndirectDevice = 2;
 inline constexpr uint32_t kIndirectShared = 4;
@@ -138,6 +141,18 @@ struct ComputeProperties {
   uint32_t max_local_bytes = 0;
   uint32_t subgroup_sizes_count = 0;
   uint32_t subgroup_sizes[8] = {};
+};
+struct ModuleProperties {
+  uint32_t type = kDeviceModuleProperties;
+  void* next = nullptr;
+  uint32_t spirv_version = 0;
+  uint32_t flags = 0;  // kModuleFloat16, kModuleFloat64
+  uint32_t float16_flags = 0;
+  uint32_t float32_flags = 0;
+  uint32_t float64_flags = 0;
+  uint32_t max_arguments_bytes = 0;
+  uint32_t printf_buffer_bytes = 0;
+  uint8_t native_kernels[16] = {};
 };
 struct QueueGroupProperties {
   uint32_t type = kQueueGroupProperties;
@@ -240,6 +255,7 @@ struct GroupCount {
   X(Device, Get, 0, (ze::Driver driver, uint32_t * count, ze::Device * devices))                 \
   X(Device, GetProperties, 2, (ze::Device device, ze::DeviceProperties * properties))            \
   X(Device, GetComputeProperties, 3, (ze::Device device, ze::ComputeProperties * properties))    \
+  X(Device, GetModuleProperties, 4, (ze::Device device, ze::ModuleProperties * properties))      \
   X(Device, GetCommandQueueGroupProperties, 5,                                                   \
     (ze::Device device, uint32_t * count, ze::QueueGroupProperties * properties))                \
   X(Device, GetMemoryProperties, 6,                                                              \

@@ -121,7 +121,9 @@ keel_status run_scatter(Stream& stream, const keel_op_call& call, void*) {
   arguments.ranges = divide_up(arguments.selected_extent, arguments.range);
   arguments.is_small = arguments.lines < Axes::kSmall ? 1 : 0;
   arguments.axis_count = axes.put(arguments.axes);
-  return launch(stream, adds ? KernelId::scatter_add : KernelId::scatter,
+  const KernelId add_kernel =
+      x.dtype == KEEL_FLOAT64 ? KernelId::scatter_add_f64 : KernelId::scatter_add;
+  return launch(stream, adds ? add_kernel : KernelId::scatter,
                 blocks_for(stream, arguments.lines * arguments.ranges, simt::kThreads), arguments);
 }
 

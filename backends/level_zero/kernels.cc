@@ -44,6 +44,7 @@ std::unique_ptr<Kernels> Kernels::load(Device& device, const ze::DevicePropertie
   // A subslice has the local memory and the barriers of a multiprocessor.
   const uint32_t subslices = properties.slices * properties.subslices_per_slice;
   if (subslices != 0) kernels->multiprocessors_ = subslices;
+  kernels->has_doubles_ = find_doubles(device);
   std::string what;
   const ze::Result result = kernels->load_images(device, &what);
   if (result == ze::kSuccess) return kernels;
@@ -53,11 +54,33 @@ std::unique_ptr<Kernels> Kernels::load(Device& device, const ze::DevicePropertie
   return nullptr;
 }
 
+bool Kernels::find_doubles(Device& device) {
+  ze::ModuleProperties properties;
+  return device.functions().DeviceGetModuleProperties(device.handle(), &properties) ==
+             ze::kSuccess &&
+         (properties.flags & ze::kModuleFloat64) != 0;
+}
+
+bool Kernels::can_compute(const keel_op_call& call) const {
+  if (has_doubles_) return true;
+  if (call.op == KEEL_OP_SCATTER) {
+    return call.outputs[0]->dtype != KEEL_FLOAT64 ||
+           kit::attributes<keel_op_scatter_attributes>(call).add == 0;
+  }
+  return (call.op != KEEL_OP_ELEMENTWISE && call.op != KEEL_OP_REDUCE) ||
+         kit::compute_dtype(call) != KEEL_FLOAT64;
+}
+
 ze::Result Kernels::load_images(Device& device, std::string* out_what) {
   const ze::Functions& ze = device.functions();
   ze::Module* module = modules_.data();
   Kernel* kernel = kernels_.data();
   for (const simt::SpirvImage& image : simt::spirv_images()) {
+    if (image.has_doubles && !has_doubles_) {
+      kernel += image.kernels.size();
+      ++module;
+      continue;
+    }
     ze::ModuleDesc desc;
     desc.bytes = image.bytes.size();
     desc.data = reinterpret_cast<const uint8_t*>(image.bytes.data());

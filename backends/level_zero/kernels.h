@@ -36,6 +36,9 @@ class Kernels {
   keel_status launch(Stream& stream, simt::KernelId id, uint32_t blocks_x, uint32_t blocks_y,
                      const void* arguments, size_t size) const;
   uint32_t multiprocessors() const { return multiprocessors_; }
+  // Whether this device has the kernels of |call|: on one without 64-bit floats, operators that
+  // compute in those have none.
+  bool can_compute(const keel_op_call& call) const;
 
  private:
   // A native kernel contains the arguments of its next launch: one thread at a time sets them and
@@ -46,12 +49,15 @@ class Kernels {
   };
 
   Kernels() = default;
+  // Whether the device has 64-bit floats.
+  static bool find_doubles(Device& device);
   // On failure, |*out_what| is the function that failed, its argument and the build's log.
   ze::Result load_images(Device& device, std::string* out_what);
 
   std::array<ze::Module, simt::kFamilies> modules_ = {};
   std::vector<Kernel> kernels_{static_cast<size_t>(simt::KernelId::kCount)};
   uint32_t multiprocessors_ = 16;
+  bool has_doubles_ = false;
 };
 
 }  // namespace keel::gpu

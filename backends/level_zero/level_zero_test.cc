@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Level Zero backend through keel.h, on the emulated chip: order between the command lists of a
 // stream, and failures as a framework sees them.
+#include <keel/op_calls.h>
+
+#include <keel/plugin_kit.hpp>
 #include <string>
 #include <vector>
 
@@ -110,6 +113,65 @@ TEST_F(LevelZeroTest, WithoutTheWarpsSubgroupNoOperatorsAreClaimed) {
   ASSERT_EQ(devices.size(), 1u);
   EXPECT_EQ(capabilities(devices[0]) & KEEL_CAPABILITY_OPS, 0u);
   expect_works(devices[0]);
+}
+
+// Two elements of |dtype| and their sum by elementwise; the operator's candidates in |*out_text|.
+template <typename T>
+class Sum {
+ public:
+  Sum(keel_device device, void* memory, keel_dtype dtype)
+      : device_(device), memory_(memory), values_(kit::make_tensor(memory, dtype, {2})) {}
+
+  // Returns the sum of {1, 2} and itself.
+  std::vector<T> run(keel_stream stream, keel_status* out_status) {
+    std::vector<T> values = {1, 2};
+    const uint64_t size = values.size() * sizeof(T);
+    EXPECT_KEEL_OK(keel_copy(stream, device_, memory_, KEEL_HOST, values.data(), size));
+    *out_status = keel_op_elementwise(stream, &values_, &values_, nullptr, &values_, &kAdd);
+    EXPECT_KEEL_OK(keel_copy(stream, KEEL_HOST, values.data(), device_, memory_, size));
+    EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
+    return values;
+  }
+
+ private:
+  static constexpr keel_op_elementwise_attributes kAdd = {
+      KEEL_ELEMENTWISE_FUNCTION_ADD, 1.0, 0, 0, 0, 0, 0};
+  const keel_device device_;
+  void* const memory_;
+  const keel_tensor values_;
+};
+
+// The emulated driver refuses a module that declares 64-bit floats: no other family does.
+TEST_F(LevelZeroTest, WithoutDoublesOnlyOperatorsOfDoublesFallBack) {
+  for (const bool has_doubles : {true, false}) {
+    SCOPED_TRACE(has_doubles);
+    const OwnLoader loader(std::string("devices=1 memory_mib=64 doubles=") +
+                           (has_doubles ? "1" : "0"));
+    const std::vector<keel_device> devices = load_from(loader);
+    ASSERT_EQ(devices.size(), 1u);
+    if ((capabilities(devices[0]) & KEEL_CAPABILITY_OPS) == 0) {
+      GTEST_SKIP() << "this build has no SPIR-V of the operators";
+    }
+    (void)load("cpu");  // for the fallback
+    const keel_stream stream = new_stream(devices[0]);
+    void* const memory = alloc(devices[0], 256);
+    keel_status status = KEEL_OK;
+    EXPECT_KEEL_OK(keel_op_forbid_fallback(1));
+    Sum<float> floats(devices[0], memory, KEEL_FLOAT32);
+    EXPECT_EQ(floats.run(stream, &status), (std::vector<float>{2, 4}));
+    EXPECT_KEEL_OK(status);
+    Sum<int64_t> integers(devices[0], memory, KEEL_INT64);
+    EXPECT_EQ(integers.run(stream, &status), (std::vector<int64_t>{2, 4}));
+    EXPECT_KEEL_OK(status);
+    Sum<double> doubles(devices[0], memory, KEEL_FLOAT64);
+    (void)doubles.run(stream, &status);
+    EXPECT_EQ(status, has_doubles ? KEEL_OK : KEEL_UNSUPPORTED);
+    EXPECT_KEEL_OK(keel_op_forbid_fallback(0));
+    EXPECT_EQ(doubles.run(stream, &status), (std::vector<double>{2, 4}));
+    EXPECT_KEEL_OK(status);
+    EXPECT_KEEL_OK(keel_free(devices[0], memory));
+    EXPECT_KEEL_OK(keel_stream_destroy(stream));
+  }
 }
 
 TEST_F(LevelZeroTest, KernelsThatDoNotBuildLeaveTheDeviceUsable) {

@@ -162,6 +162,11 @@ constexpr keel_stream_table kStreamTable = {
 
 // ---- operators ---------------------------------------------------------------------
 
+bool can_run(const Device& device, const Op* op, const keel_op_call& call) {
+  const Kernels* const kernels = device.kernels();
+  return op != nullptr && kernels != nullptr && op->supports(call) && kernels->can_compute(call);
+}
+
 keel_status op_query(keel_plugin_device* device, const keel_op_call* call,
                      keel_op_support* out_support) {
   return kit::guard([&]() -> keel_status {
@@ -170,9 +175,7 @@ keel_status op_query(keel_plugin_device* device, const keel_op_call* call,
     out_support->score = 0;
     out_support->workspace_bytes = 0;
     out_support->kernel = nullptr;
-    if (op == nullptr || object(device).kernels() == nullptr || !op->supports(*call)) {
-      return KEEL_OK;
-    }
+    if (!can_run(object(device), op, *call)) return KEEL_OK;
     out_support->level = KEEL_OP_NATIVE;
     out_support->score = 100;
     out_support->workspace_bytes = op->workspace == nullptr ? 0 : op->workspace(*call);
@@ -184,7 +187,7 @@ keel_status op_query(keel_plugin_device* device, const keel_op_call* call,
 keel_status op_run(keel_plugin_stream* stream, const keel_op_call* call, void* workspace) {
   return kit::guard([&]() -> keel_status {
     const Op* const op = find_op(call->op);
-    if (op == nullptr || object(stream).device().kernels() == nullptr || !op->supports(*call)) {
+    if (!can_run(object(stream).device(), op, *call)) {
       return kit::fail(KEEL_UNSUPPORTED, "level_zero: no kernel for this call of op %u", call->op);
     }
     return op->run(object(stream), *call, workspace);

@@ -25,14 +25,7 @@ KEEL_SIMT_FUNCTION void compute(const FunctionArguments<T>& args,
   T y[n];
   if (args.function == Function::arange) {
     for (int lane = 0; lane < n; ++lane) {
-      if constexpr (IsInteger<T>::value) {
-        const auto i = static_cast<int64_t>(index + lane);
-        y[lane] = wrapping_add(in[0][lane], wrapping_mul(in[1][lane], i));
-      } else {  // an index is exact in float64 alone
-        y[lane] =
-            static_cast<T>(static_cast<double>(in[0][lane]) +
-                           static_cast<double>(in[1][lane]) * static_cast<double>(index + lane));
-      }
+      y[lane] = arange_of(in[0][lane], in[1][lane], index + lane);
     }
   } else if (args.function >= Function::uniform) {
     if constexpr (!IsInteger<T>::value) {
@@ -76,12 +69,15 @@ KEEL_SIMT_FUNCTION void elementwise(const FunctionArguments<T>& args) {
 }  // namespace
 }  // namespace keel::simt
 
-KEEL_SIMT_KERNEL(function_f32, keel::simt::FunctionArguments<float>) {
-  keel::simt::elementwise<float>(args);
-}
+#ifdef KEEL_SIMT_DOUBLES
 KEEL_SIMT_KERNEL(function_f64, keel::simt::FunctionArguments<double>) {
   keel::simt::elementwise<double>(args);
+}
+#else
+KEEL_SIMT_KERNEL(function_f32, keel::simt::FunctionArguments<float>) {
+  keel::simt::elementwise<float>(args);
 }
 KEEL_SIMT_KERNEL(function_i64, keel::simt::FunctionArguments<int64_t>) {
   keel::simt::elementwise<int64_t>(args);
 }
+#endif

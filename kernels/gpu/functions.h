@@ -269,6 +269,37 @@ KEEL_SIMT_FUNCTION void apply(Function function, T alpha, const T (&as)[n], cons
   }
 }
 
+// ---- ranges --------------------------------------------------------------------------
+
+// Each returns a + b |index|.
+KEEL_SIMT_FUNCTION int64_t arange_of(int64_t a, int64_t b, uint64_t index) {
+  return wrapping_add(a, wrapping_mul(b, static_cast<int64_t>(index)));
+}
+KEEL_SIMT_FUNCTION double arange_of(double a, double b, uint64_t index) {
+  return a + b * static_cast<double>(index);
+}
+// As accurate as in 64-bit floats, which a chip may lack: exact products of b and the two halves of
+// an index below 2^48, in two floats each. fmaf, since a compiler may make a product and a sum one.
+KEEL_SIMT_FUNCTION float arange_of(float a, float b, uint64_t index) {
+  const auto low = static_cast<float>(static_cast<uint32_t>(index & 0xffffff));
+  const float low_product = fmaf(b, low, 0.0F);
+  float high = 0;
+  float high_product = 0;
+  if (index >> 24 != 0) {
+    high = static_cast<float>(index >> 24) * 0x1p24F;
+    high_product = fmaf(b, high, 0.0F);
+  }
+  const float plain = a + (low_product + high_product);
+  if (!(fabsf(plain) <= 3.402823466e38F)) return plain;
+  Accumulator sum;
+  sum.add(a);
+  sum.add(high_product);
+  sum.add(low_product);
+  sum.add(fmaf(b, low, -low_product));
+  if (high != 0) sum.add(fmaf(b, high, -high_product));
+  return sum.value();
+}
+
 // ---- random numbers ----------------------------------------------------------------
 
 // The functions by turns of 2 pi, |turns| from 0 to below 1 in steps of 2^-24: the distance from

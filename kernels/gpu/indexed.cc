@@ -71,12 +71,19 @@ struct Copy {
   }
 };
 
+// Of float64.
+struct AddDoubles {
+  KEEL_SIMT_FUNCTION void finish(const ScatterArguments&) const {}
+  KEEL_SIMT_FUNCTION void run(const ScatterArguments& args, uint64_t to, uint64_t from) const {
+    add_unit<double, double>(args, to, from);
+  }
+};
+
+// Of all other dtypes.
 class AddUp {
  public:
   KEEL_SIMT_FUNCTION void run(const ScatterArguments& args, uint64_t to, uint64_t from) {
     switch (args.type) {
-      case ElementType::f64:
-        return add_unit<double, double>(args, to, from);
       case ElementType::f32:
         return add_unit<float, float>(args, to, from);
       case ElementType::f16:
@@ -161,6 +168,11 @@ KEEL_SIMT_FUNCTION void scatter(const ScatterArguments& args) {
 }  // namespace
 }  // namespace keel::simt
 
+#ifdef KEEL_SIMT_DOUBLES
+KEEL_SIMT_KERNEL(scatter_add_f64, keel::simt::ScatterArguments) {
+  keel::simt::scatter<keel::simt::AddDoubles>(args);
+}
+#else
 KEEL_SIMT_KERNEL(gather, keel::simt::GatherArguments) {
   switch (args.unit) {
     case 1:
@@ -182,3 +194,4 @@ KEEL_SIMT_KERNEL(scatter, keel::simt::ScatterArguments) {
 KEEL_SIMT_KERNEL(scatter_add, keel::simt::ScatterArguments) {
   keel::simt::scatter<keel::simt::AddUp>(args);
 }
+#endif

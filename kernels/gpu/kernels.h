@@ -206,31 +206,35 @@
   X(shard_gradient_f16_warp)            \
   X(shard_gradient_f16_block)
 
+#define KEEL_SIMT_DOUBLES_KERNELS(X) \
+  X(function_f64)                    \
+  X(reduce_f64)                      \
+  X(scatter_add_f64)
+
 #define KEEL_SIMT_FUNCTIONS_KERNELS(X) \
   X(function_f32)                      \
-  X(function_f64)                      \
   X(function_i64)
 
 #define KEEL_SIMT_TENSORS_KERNELS(X) \
   X(reduce_f32)                      \
-  X(reduce_f64)                      \
   X(reduce_i64)                      \
   X(gather)                          \
   X(scatter)                         \
   X(scatter_add)
 
-// The families that every target compiles, and those of targets with 64-bit floats: not Level
-// Zero's.
+// The families of every chip, and all, with the one of chips with 64-bit floats: a compiler may
+// refuse a whole module for one such float.
 #define KEEL_SIMT_COMMON_FAMILIES(X)                          \
   X(attention, KEEL_SIMT_ATTENTION_KERNELS)                   \
   X(attention_backward, KEEL_SIMT_ATTENTION_BACKWARD_KERNELS) \
   X(elements, KEEL_SIMT_ELEMENTS_KERNELS)                     \
   X(matmul, KEEL_SIMT_MATMUL_KERNELS)                         \
-  X(reductions, KEEL_SIMT_REDUCTIONS_KERNELS)
-#define KEEL_SIMT_FAMILIES(X)               \
-  KEEL_SIMT_COMMON_FAMILIES(X)              \
-  X(functions, KEEL_SIMT_FUNCTIONS_KERNELS) \
+  X(reductions, KEEL_SIMT_REDUCTIONS_KERNELS)                 \
+  X(functions, KEEL_SIMT_FUNCTIONS_KERNELS)                   \
   X(tensors, KEEL_SIMT_TENSORS_KERNELS)
+#define KEEL_SIMT_FAMILIES(X)  \
+  KEEL_SIMT_COMMON_FAMILIES(X) \
+  X(doubles, KEEL_SIMT_DOUBLES_KERNELS)
 
 namespace keel::simt {
 

@@ -338,12 +338,15 @@ KEEL_SIMT_FUNCTION void reduce(const ReduceArguments<T>& args) {
 }  // namespace
 }  // namespace keel::simt
 
-KEEL_SIMT_KERNEL(reduce_f32, keel::simt::ReduceArguments<float>) {
-  keel::simt::reduce<float>(args);
-}
+#ifdef KEEL_SIMT_DOUBLES
 KEEL_SIMT_KERNEL(reduce_f64, keel::simt::ReduceArguments<double>) {
   keel::simt::reduce<double>(args);
+}
+#else
+KEEL_SIMT_KERNEL(reduce_f32, keel::simt::ReduceArguments<float>) {
+  keel::simt::reduce<float>(args);
 }
 KEEL_SIMT_KERNEL(reduce_i64, keel::simt::ReduceArguments<int64_t>) {
   keel::simt::reduce<int64_t>(args);
 }
+#endif

@@ -9,7 +9,6 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,7 +26,7 @@ using nlohmann::json;
 // The project's backends with operators, in the order of docs/operators.md.
 constexpr const char* kBackends[] = {"ascend", "cpu", "cuda", "hip", "level_zero", "vulkan"};
 // Those with a kernel for every operator.
-constexpr const char* kWholeBackends[] = {"cpu", "cuda", "hip", "vulkan"};
+constexpr const char* kWholeBackends[] = {"cpu", "cuda", "hip", "level_zero", "vulkan"};
 
 const json* find_named(const json& list, const std::string& key, const std::string& value) {
   for (const json& each : list) {
@@ -97,19 +96,6 @@ TEST_P(OpsList, NothingIsMissing) {
 
 const auto name_of = [](const auto& info) { return std::string(info.param); };
 INSTANTIATE_TEST_SUITE_P(Backends, OpsList, ::testing::ValuesIn(kWholeBackends), name_of);
-
-// The kernels of operators of any tensors are not compiled for Level Zero; the CPU's run.
-TEST(CliOpsList, LevelZeroLacksOperatorsOfAnyTensors) {
-  const Presence here = presence("level_zero");
-  if (here.device.empty()) GTEST_SKIP() << "level_zero: " << here.why_none;
-  const Result result =
-      keel(asking("level_zero", {"ops", "list", "--backend", "level_zero", "--missing"}));
-  EXPECT_EQ(result.exit_code, 0) << result.error;
-  std::set<std::string> missing;
-  std::istringstream lines(result.out);
-  for (std::string backend, op, dtype; lines >> backend >> op >> dtype;) missing.insert(op);
-  EXPECT_EQ(missing, (std::set<std::string>{"elementwise", "reduce", "gather", "scatter"}));
-}
 
 TEST(CliOpsList, ADtypeHasOneNameInItsOperator) {
   const Result result = keel({"ops", "list", "--backend", "cpu", "--json"});

@@ -125,6 +125,18 @@ ze::Result zeDeviceGetComputeProperties(ze::Device device, ze::ComputeProperties
   });
 }
 
+ze::Result zeDeviceGetModuleProperties(ze::Device device, ze::ModuleProperties* properties) {
+  return answer("zeDeviceGetModuleProperties", [&](Driver& driver) {
+    (void)driver.chip("zeDeviceGetModuleProperties", device);
+    if (properties == nullptr) return ze::kInvalidNullPointer;
+    properties->spirv_version = 1 << 16 | 2 << 8;
+    properties->flags = ze::kModuleFloat16;
+    if (driver.settings().doubles != 0) properties->flags |= ze::kModuleFloat64;
+    properties->max_arguments_bytes = 2048;
+    return ze::kSuccess;
+  });
+}
+
 ze::Result zeDeviceGetCommandQueueGroupProperties(ze::Device device, uint32_t* count,
                                                   ze::QueueGroupProperties* properties) {
   return answer("zeDeviceGetCommandQueueGroupProperties", [&](Driver& driver) {

@@ -13,6 +13,26 @@ namespace {
 
 constexpr uint32_t kSpirvMagic = 0x07230203;
 
+constexpr size_t kSpirvHeaderWords = 5;
+constexpr uint32_t kOpCapability = 17;
+constexpr uint32_t kCapabilityFloat64 = 10;
+
+// Whether a module declares 64-bit floats. Capabilities are its first instructions.
+bool needs_doubles(const uint8_t* bytes, size_t size) {
+  const auto word = [&](size_t i) {
+    uint32_t value = 0;
+    std::memcpy(&value, bytes + i * sizeof(value), sizeof(value));
+    return value;
+  };
+  const size_t count = size / sizeof(uint32_t);
+  size_t at = kSpirvHeaderWords;
+  while (at + 1 < count && (word(at) & 0xffff) == kOpCapability) {
+    if (word(at + 1) == kCapabilityFloat64) return true;
+    at += 2;
+  }
+  return false;
+}
+
 ze::Result fail_build(ze::BuildLog* log, std::string why) {
   if (log != nullptr)
     *log = Logs::get().add(std::make_shared<LogObject>(LogObject{std::move(why)}));
@@ -35,6 +55,9 @@ ze::Result zeModuleCreate(ze::Context context, ze::Device device, const ze::Modu
     uint32_t magic = 0;
     if (desc->bytes >= sizeof(magic)) std::memcpy(&magic, desc->data, sizeof(magic));
     if (magic != kSpirvMagic) return fail_build(log, "the module is no SPIR-V");
+    if (driver.settings().doubles == 0 && needs_doubles(desc->data, desc->bytes)) {
+      return fail_build(log, "the module has 64-bit floats, and the device has none");
+    }
     std::string why;
     const keel::emulator::simt::Library* const library =
         find_simt_kernels(desc->data, desc->bytes, &why);

@@ -19,6 +19,7 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   if (status.ok()) status = take_number(&values, "minor", 0, 99, &settings.minor);
   if (status.ok()) status = take_number(&values, "copy_engine", 0, 1, &settings.copy_engine);
   if (status.ok()) status = take_number(&values, "subgroup", 8, 64, &settings.subgroup);
+  if (status.ok()) status = take_number(&values, "doubles", 0, 1, &settings.doubles);
   if (!status.ok()) return status;
   if (!values.empty()) {
     return {Code::kInvalidArgument, fmt::format("'{:.64}' is not known", values.begin()->first)};

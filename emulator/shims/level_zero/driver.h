@@ -27,6 +27,7 @@ struct Settings {
   uint64_t minor = 4;            // of the interface's version, 1.minor
   uint64_t copy_engine = 1;      // 0: one queue group, of kernels and copies
   uint64_t subgroup = 32;        // the one subgroup size besides 16
+  uint64_t doubles = 1;          // 0: no 64-bit floats
 };
 // Parses KEEL_EMULATED_LEVEL_ZERO.
 Status read_settings(std::string_view text, Settings* out_settings);

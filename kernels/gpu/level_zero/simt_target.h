@@ -9,7 +9,7 @@
 #include "kernels/gpu/types.h"
 
 #define KEEL_SIMT_FUNCTION __attribute__((device, always_inline)) inline
-#define KEEL_SIMT_CALLED KEEL_SIMT_FUNCTION
+#define KEEL_SIMT_CALLED __attribute__((device, noinline))
 
 #define KEEL_SIMT_KERNEL(name, Arguments) \
   extern "C" __attribute__((global)) void keel_##name(const Arguments args)
@@ -22,35 +22,51 @@ KEEL_OPENCL unsigned long get_group_id(unsigned dimension);
 KEEL_OPENCL unsigned long get_num_groups(unsigned dimension);
 KEEL_OPENCL void barrier(unsigned flags);
 KEEL_OPENCL unsigned intel_sub_group_shuffle_xor(unsigned value, unsigned mask);
+
+// The functions of real numbers, in both precisions: |name| of OpenCL C is overloaded, and the
+// kernels call those of float by the names of C. A module has 64-bit floats only if one of its
+// kernels calls for them.
+#define KEEL_OPENCL_1(name)                   \
+  KEEL_OPENCL float name(float x);            \
+  KEEL_OPENCL double name(double x);          \
+  KEEL_SIMT_FUNCTION float name##f(float x) { \
+    return name(x);                           \
+  }
+#define KEEL_OPENCL_2(name)                            \
+  KEEL_OPENCL float name(float x, float y);            \
+  KEEL_OPENCL double name(double x, double y);         \
+  KEEL_SIMT_FUNCTION float name##f(float x, float y) { \
+    return name(x, y);                                 \
+  }
+KEEL_OPENCL_1(exp)
+KEEL_OPENCL_1(exp2)
+KEEL_OPENCL_1(expm1)
+KEEL_OPENCL_1(log)
+KEEL_OPENCL_1(log2)
+KEEL_OPENCL_1(log1p)
+KEEL_OPENCL_1(sqrt)
+KEEL_OPENCL_1(sin)
+KEEL_OPENCL_1(cos)
+KEEL_OPENCL_1(tanh)
+KEEL_OPENCL_1(erf)
+KEEL_OPENCL_1(erfc)
+KEEL_OPENCL_1(fabs)
+KEEL_OPENCL_1(floor)
+KEEL_OPENCL_1(ceil)
+KEEL_OPENCL_1(rint)
+KEEL_OPENCL_1(trunc)
+KEEL_OPENCL_2(pow)
+KEEL_OPENCL_2(fmod)
+KEEL_OPENCL_2(atan2)
+KEEL_OPENCL_2(fmax)
+KEEL_OPENCL_2(fmin)
+#undef KEEL_OPENCL_1
+#undef KEEL_OPENCL_2
 KEEL_OPENCL float fma(float a, float b, float c);
-KEEL_OPENCL float exp(float x);
-KEEL_OPENCL float log(float x);
-KEEL_OPENCL float sqrt(float x);
-KEEL_OPENCL float fabs(float x);
-KEEL_OPENCL float fmax(float a, float b);
-KEEL_OPENCL float fmin(float a, float b);
 #undef KEEL_OPENCL
 
 KEEL_SIMT_FUNCTION float fmaf(float a, float b, float c) {
   return fma(a, b, c);
-}
-KEEL_SIMT_FUNCTION float expf(float x) {
-  return exp(x);
-}
-KEEL_SIMT_FUNCTION float logf(float x) {
-  return log(x);
-}
-KEEL_SIMT_FUNCTION float sqrtf(float x) {
-  return sqrt(x);
-}
-KEEL_SIMT_FUNCTION float fabsf(float x) {
-  return fabs(x);
-}
-KEEL_SIMT_FUNCTION float fmaxf(float a, float b) {
-  return fmax(a, b);
-}
-KEEL_SIMT_FUNCTION float fminf(float a, float b) {
-  return fmin(a, b);
 }
 
 namespace keel::simt {

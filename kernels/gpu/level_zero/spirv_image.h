@@ -12,6 +12,7 @@ struct SpirvImage {
   const char* family;
   std::span<const char* const> kernels;  // launch names
   std::span<const std::byte> bytes;      // aligned to 64
+  bool has_doubles;                      // only for devices with 64-bit floats
 };
 
 // Returns the images of all families; their kernels, concatenated, are in the order of KernelId.
