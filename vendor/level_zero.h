@@ -19,6 +19,7 @@ using Event = struct EventTag*;
 using Module = struct ModuleTag*;
 using BuildLog = struct BuildLogTag*;
 using Kernel = struct KernelTag*;
+using SysmanMemory = struct SysmanMemoryTag*;
 
 // ze_result_t, a 32-bit enumeration.
 enum Result : uint32_t {
@@ -58,6 +59,7 @@ enum Result : uint32_t {
 // ze_structure_type_t.
 enum Structure : uint32_t {
   kDriverProperties = 0x1,
+  kDriverIpcProperties = 0x2,
   kDeviceProperties = 0x3,
   kDeviceComputeProperties = 0x4,
   kDeviceModuleProperties = 0x5,
@@ -74,6 +76,8 @@ enum Structure : uint32_t {
   kKernelDesc = 0x1d,
   kPciProperties = 0x10008
 };
+// zes_structure_type_t.
+inline constexpr uint32_t kSysmanMemoryState = 0x1e;
 
 // Flags and enumerations, by the member that contains them.
 inline constexpr uint32_t kInitGpuOnly = 1;
@@ -89,6 +93,7 @@ inline constexpr uint32_t kEventScopeHost = 4;
 inline constexpr uint32_t kModuleIlSpirv = 0;
 inline constexpr uint32_t kModuleFloat16 = 1;
 inline constexpr uint32_t kModuleFloat64 = 2;
+inline constexpr uint32_t kIpcMemory = 1;
 inline constexpr uint32_t kIndirectHost = 1;
 inline constexpr uint32_t kIndirectDevice = 2;
 inline constexpr uint32_t kIndirectShared = 4;
@@ -104,6 +109,21 @@ struct DriverProperties {
   void* next = nullptr;
   uint8_t uuid[16] = {};
   uint32_t version = 0;
+};
+struct DriverIpcProperties {
+  uint32_t type = kDriverIpcProperties;
+  void* next = nullptr;
+  uint32_t flags = 0;  // kIpcMemory
+};
+struct IpcMemHandle {
+  char data[64];
+};
+struct SysmanMemoryState {
+  uint32_t type = kSysmanMemoryState;
+  const void* next = nullptr;
+  uint32_t health = 0;
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;  // that can be allocated
 };
 struct DeviceProperties {
   uint32_t structure = kDeviceProperties;
@@ -319,8 +339,32 @@ struct GroupCount {
   X(Kernel, SetIndirectAccess, 7, (ze::Kernel kernel, uint32_t flags))
 
 // Called where the driver has them.
-#define KEEL_ZE_OPTIONAL_FUNCTIONS(X) \
-  X(Device, PciGetPropertiesExt, 17, (ze::Device device, ze::PciProperties * properties))
+#define KEEL_ZE_OPTIONAL_FUNCTIONS(X)                                                           \
+  X(Driver, GetIpcProperties, 3, (ze::Driver driver, ze::DriverIpcProperties * properties))     \
+  X(Driver, GetExtensionFunctionAddress, 5,                                                     \
+    (ze::Driver driver, const char* name, void** function))                                     \
+  X(Device, PciGetPropertiesExt, 17, (ze::Device device, ze::PciProperties * properties))       \
+  X(Mem, GetAddressRange, 5,                                                                    \
+    (ze::Context context, const void* pointer, void** base, size_t* size))                      \
+  X(Mem, GetIpcHandle, 6, (ze::Context context, const void* pointer, ze::IpcMemHandle* handle)) \
+  X(Mem, OpenIpcHandle, 7,                                                                      \
+    (ze::Context context, ze::Device device, ze::IpcMemHandle handle, uint32_t flags,           \
+     void** pointer))                                                                           \
+  X(Mem, CloseIpcHandle, 8, (ze::Context context, const void* pointer))
+
+// Likewise of the system management interface: the function zes<table><name>. A device has the same
+// handle there if ZES_ENABLE_SYSMAN is 1 in the environment of zeInit.
+#define KEEL_ZES_FUNCTIONS(X)                                          \
+  X(Device, EnumMemoryModules, 16,                                     \
+    (ze::Device device, uint32_t * count, ze::SysmanMemory * modules)) \
+  X(Memory, GetState, 1, (ze::SysmanMemory module, ze::SysmanMemoryState * state))
+
+// Functions of Intel's driver, which zeDriverGetExtensionFunctionAddress finds by these names: host
+// memory of the caller becomes, and ceases to be, memory that the driver may access at any time.
+inline constexpr char kImportExternalPointer[] = "zexDriverImportExternalPointer";
+inline constexpr char kReleaseImportedPointer[] = "zexDriverReleaseImportedPointer";
+using ImportExternalPointer = Result(Driver driver, void* pointer, size_t size);
+using ReleaseImportedPointer = Result(Driver driver, void* pointer);
 
 // X(table, slots): the tables of a driver at version 1.4, with their numbers of functions.
 #define KEEL_ZE_TABLES(X) \
@@ -385,12 +429,17 @@ struct GroupCount {
   X(Ras, 4)                \
   X(Diagnostics, 3)
 
-// A member <table><name> for each function, NULL until found.
+// A member <table><name> for each function, NULL until found; Sysman<table><name> for those of
+// system management.
 struct Functions {
 #define KEEL_ZE_MEMBER(table, name, slot, arguments) Result(*table##name) arguments = nullptr;
   KEEL_ZE_FUNCTIONS(KEEL_ZE_MEMBER)
   KEEL_ZE_OPTIONAL_FUNCTIONS(KEEL_ZE_MEMBER)
 #undef KEEL_ZE_MEMBER
+#define KEEL_ZES_MEMBER(table, name, slot, arguments) \
+  Result(*Sysman##table##name) arguments = nullptr;
+  KEEL_ZES_FUNCTIONS(KEEL_ZES_MEMBER)
+#undef KEEL_ZES_MEMBER
 };
 
 }  // namespace keel::ze

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/level_zero/device.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <string_view>
 #include <vector>
 
 namespace keel::gpu {
@@ -29,6 +32,34 @@ bool find_queue_groups(const ze::Functions& functions, ze::Device device, QueueG
     }
   }
   return has_compute;
+}
+
+bool read_memory_state(const ze::Functions& functions, ze::Device device, uint64_t* out_free,
+                       uint64_t* out_total, ze::Result* out_result) {
+  *out_free = *out_total = 0;
+  *out_result = ze::kUnsupportedFeature;
+  // Without the setting a device's handle is none of system management's.
+  const char* const sysman = secure_getenv("ZES_ENABLE_SYSMAN");
+  if (sysman == nullptr || std::string_view(sysman) != "1") return false;
+  if (functions.SysmanDeviceEnumMemoryModules == nullptr ||
+      functions.SysmanMemoryGetState == nullptr) {
+    return false;
+  }
+  uint32_t count = 0;
+  *out_result = functions.SysmanDeviceEnumMemoryModules(device, &count, nullptr);
+  std::vector<ze::SysmanMemory> modules(count);
+  if (*out_result == ze::kSuccess && count != 0) {
+    *out_result = functions.SysmanDeviceEnumMemoryModules(device, &count, modules.data());
+    modules.resize(std::min<size_t>(count, modules.size()));
+  }
+  for (const ze::SysmanMemory module : modules) {
+    if (*out_result != ze::kSuccess) return false;
+    ze::SysmanMemoryState state;
+    *out_result = functions.SysmanMemoryGetState(module, &state);
+    *out_free += state.free_bytes;
+    *out_total += state.total_bytes;
+  }
+  return *out_result == ze::kSuccess && *out_total != 0;
 }
 
 keel_status Device::open(const Loader& loader, uint32_t ordinal,
@@ -118,6 +149,47 @@ keel_status Device::alloc(keel_memory_kind kind, uint64_t size, void** out_point
 keel_status Device::free(keel_memory_kind /*kind*/, void* pointer) {
   return release("zeMemFree",
                  [&](const ze::Functions& ze) { return ze.MemFree(context(), pointer); });
+}
+
+keel_status Device::host_register(void* pointer, uint64_t size, void** out_device_pointer) {
+  HostImports* const imports = loader_.host_imports(gpu_.driver);
+  if (imports == nullptr) {
+    return kit::fail(KEEL_UNSUPPORTED, "level_zero: the driver has no %s",
+                     ze::kImportExternalPointer);
+  }
+  const keel_status status = call(ze::kImportExternalPointer, [&](const ze::Functions&) {
+    return imports->registrations.add(pointer, size,
+                                      [&] { return imports->add(gpu_.driver, pointer, size); });
+  });
+  if (status == KEEL_OK) *out_device_pointer = nullptr;
+  return status;
+}
+
+keel_status Device::host_unregister(void* pointer) {
+  HostImports* const imports = loader_.host_imports(gpu_.driver);
+  if (imports == nullptr) {
+    return kit::fail(KEEL_UNSUPPORTED, "level_zero: the driver has no %s",
+                     ze::kReleaseImportedPointer);
+  }
+  return release(ze::kReleaseImportedPointer, [&](const ze::Functions&) {
+    return imports->registrations.remove(pointer,
+                                         [&] { return imports->remove(gpu_.driver, pointer); });
+  });
+}
+
+keel_status Device::memory_info(uint64_t* out_free, uint64_t* out_total) {
+  uint64_t free = 0;
+  uint64_t total = 0;
+  const keel_status status = call("zesMemoryGetState", [&](const ze::Functions& functions) {
+    ze::Result result = ze::kSuccess;
+    if (read_memory_state(functions, handle(), &free, &total, &result)) return ze::kSuccess;
+    return result == ze::kSuccess ? ze::kUnsupportedFeature : result;
+  });
+  if (status == KEEL_OK) {
+    *out_free = free;
+    *out_total = total;
+  }
+  return status;
 }
 
 keel_status Device::peer_enable(const Device& peer) {

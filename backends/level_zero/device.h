@@ -28,6 +28,11 @@ struct QueueGroups {
 // Returns whether the driver reports a group with kernels.
 bool find_queue_groups(const ze::Functions& functions, ze::Device device, QueueGroups* out_groups);
 
+// Sums the free and all memory of |device|'s modules. Returns whether the driver tells: where
+// ZES_ENABLE_SYSMAN=1 was set for it.
+bool read_memory_state(const ze::Functions& functions, ze::Device device, uint64_t* out_free,
+                       uint64_t* out_total, ze::Result* out_result);
+
 // A device in its driver's context. Thread-safe.
 class Device {
  public:
@@ -40,6 +45,7 @@ class Device {
   const ze::Functions& functions() const { return loader_.functions(); }
   ze::Context context() const { return gpu_.context; }
   ze::Device handle() const { return gpu_.device; }
+  bool can_share_memory() const { return loader_.can_share_memory(gpu_.driver); }
   const QueueGroups& groups() const { return groups_; }
   EventPool& events() { return *events_; }
   // NULL if the operators' kernels cannot run on this device.
@@ -72,6 +78,11 @@ class Device {
 
   keel_status alloc(keel_memory_kind kind, uint64_t size, void** out_pointer);
   keel_status free(keel_memory_kind kind, void* pointer);
+  // The device gets no address of registered memory: kernels take addresses inside their
+  // arguments, where the driver does not see them.
+  keel_status host_register(void* pointer, uint64_t size, void** out_device_pointer);
+  keel_status host_unregister(void* pointer);
+  keel_status memory_info(uint64_t* out_free, uint64_t* out_total);
   keel_status peer_enable(const Device& peer);
   // Does not fail for an unhealthy device: |out_health| reports the condition.
   keel_status health(keel_device_health* out_health);

@@ -74,6 +74,15 @@ keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) con
   }
   if (properties.timer_resolution != 0) out_info->capabilities |= KEEL_CAPABILITY_TIMING;
   if (properties.max_queue_priority > 1) out_info->capabilities |= KEEL_CAPABILITY_PRIORITY;
+  if (loader_.host_imports(gpu.driver) != nullptr) {
+    out_info->capabilities |= KEEL_CAPABILITY_HOST_REGISTER;
+  }
+  if (loader_.can_share_memory(gpu.driver)) out_info->capabilities |= KEEL_CAPABILITY_EXPORT;
+  uint64_t free = 0;
+  uint64_t total = 0;
+  if (read_memory_state(ze, gpu.device, &free, &total, &result)) {
+    out_info->capabilities |= KEEL_CAPABILITY_MEMORY_INFO;
+  }
   if (loader_.has_peer_copies()) out_info->capabilities |= KEEL_CAPABILITY_PEER_COPY;
   if (Kernels::are_for(ze, gpu.device)) out_info->capabilities |= KEEL_CAPABILITY_OPS;
   uint32_t count = 0;

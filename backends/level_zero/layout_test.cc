@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <level_zero/ze_api.h>
 #include <level_zero/ze_ddi.h>
+#include <level_zero/zes_api.h>
+#include <level_zero/zes_ddi.h>
 
 #include <cstddef>
 
@@ -13,6 +15,9 @@ namespace {
 
 #define KEEL_SAME_SIZE(ours, theirs) static_assert(sizeof(ours) == sizeof(theirs));
 KEEL_SAME_SIZE(ze::DriverProperties, ze_driver_properties_t)
+KEEL_SAME_SIZE(ze::DriverIpcProperties, ze_driver_ipc_properties_t)
+KEEL_SAME_SIZE(ze::IpcMemHandle, ze_ipc_mem_handle_t)
+KEEL_SAME_SIZE(ze::SysmanMemoryState, zes_mem_state_t)
 KEEL_SAME_SIZE(ze::DeviceProperties, ze_device_properties_t)
 KEEL_SAME_SIZE(ze::ComputeProperties, ze_device_compute_properties_t)
 KEEL_SAME_SIZE(ze::ModuleProperties, ze_device_module_properties_t)
@@ -36,6 +41,9 @@ KEEL_SAME_PLACE(ze::DeviceProperties, timer_resolution, ze_device_properties_t, 
 KEEL_SAME_PLACE(ze::DeviceProperties, uuid, ze_device_properties_t, uuid)
 KEEL_SAME_PLACE(ze::DeviceProperties, slices, ze_device_properties_t, numSlices)
 KEEL_SAME_PLACE(ze::ModuleProperties, flags, ze_device_module_properties_t, flags)
+KEEL_SAME_PLACE(ze::SysmanMemoryState, free_bytes, zes_mem_state_t, free)
+KEEL_SAME_PLACE(ze::SysmanMemoryState, total_bytes, zes_mem_state_t, size)
+static_assert(ze::kSysmanMemoryState == ZES_STRUCTURE_TYPE_MEM_STATE);
 KEEL_SAME_PLACE(ze::MemoryProperties, total_bytes, ze_device_memory_properties_t, totalSize)
 KEEL_SAME_PLACE(ze::PciProperties, function, ze_pci_ext_properties_t, address.function)
 KEEL_SAME_PLACE(ze::ComputeProperties, subgroup_sizes, ze_device_compute_properties_t,
@@ -56,6 +64,11 @@ using Kernel = ze_kernel_dditable_t;
   static_assert(offsetof(table, pfn##name) == sizeof(void*) * (slot));
 KEEL_ZE_FUNCTIONS(KEEL_SAME_SLOT)
 KEEL_ZE_OPTIONAL_FUNCTIONS(KEEL_SAME_SLOT)
+#define KEEL_SAME_SYSMAN_SLOT(table, name, slot, arguments) \
+  static_assert(offsetof(Sysman##table, pfn##name) == sizeof(void*) * (slot));
+using SysmanDevice = zes_device_dditable_t;
+using SysmanMemory = zes_memory_dditable_t;
+KEEL_ZES_FUNCTIONS(KEEL_SAME_SYSMAN_SLOT)
 
 TEST(LevelZeroLayoutTest, ResultsHaveTheVendorsNumbers) {
   const struct {

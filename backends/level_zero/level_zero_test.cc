@@ -107,6 +107,77 @@ TEST_F(LevelZeroTest, OutOfMemoryIsSaidAndLeavesTheDeviceUsable) {
   EXPECT_KEEL_OK(keel_free(devices[0], most));
 }
 
+TEST_F(LevelZeroTest, CapabilitiesOfMemoryFollowTheDriver) {
+  constexpr uint64_t kAll = KEEL_CAPABILITY_HOST_REGISTER | KEEL_CAPABILITY_EXPORT;
+  {
+    const OwnLoader loader("devices=1 memory_mib=16", /*with_kernels=*/false);
+    EXPECT_EQ(capabilities(load_from(loader).at(0)) & kAll, kAll);
+  }
+  {
+    const OwnLoader loader("devices=1 memory_mib=16 ipc=0 import=0", /*with_kernels=*/false);
+    const keel_device device = load_from(loader).at(0);
+    EXPECT_EQ(capabilities(device) & kAll, 0u);
+    expect_works(device);
+  }
+  for (const char* const name : {"zeDriverGetExtensionFunctionAddress", "zeMemOpenIpcHandle"}) {
+    const OwnLoader loader("devices=1 memory_mib=16", /*with_kernels=*/false);
+    loader.remove_symbol(name);
+    const uint64_t lost = std::string(name) == "zeMemOpenIpcHandle" ? KEEL_CAPABILITY_EXPORT
+                                                                    : KEEL_CAPABILITY_HOST_REGISTER;
+    const keel_device device = load_from(loader).at(0);
+    EXPECT_EQ(capabilities(device) & kAll, kAll & ~lost) << name;
+    expect_works(device);
+  }
+}
+
+TEST_F(LevelZeroTest, RegistrationIsOncePerDriverAndCountedPerDevice) {
+  const OwnLoader loader("devices=2 memory_mib=16", /*with_kernels=*/false);
+  const std::vector<keel_device> devices = load_from(loader);
+  ASSERT_EQ(devices.size(), 2u);
+  std::vector<uint32_t> words = pattern(1000, 3);
+  const uint64_t size = words.size() * 4;
+  for (const keel_device device : devices) {
+    EXPECT_KEEL_OK(keel_host_register(device, words.data(), size));
+  }
+  EXPECT_KEEL_OK(keel_host_unregister(devices[0], words.data()));
+  void* const memory = alloc(devices[1], size);
+  const keel_stream stream = new_stream(devices[1]);
+  EXPECT_KEEL_OK(keel_copy(stream, devices[1], memory, KEEL_HOST, words.data(), size));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
+  EXPECT_EQ(read(devices[1], memory, words.size()), words);
+  EXPECT_KEEL_OK(keel_host_unregister(devices[1], words.data()));
+  EXPECT_KEEL_OK(keel_free(devices[1], memory));
+  EXPECT_KEEL_OK(keel_stream_destroy(stream));
+}
+
+TEST_F(LevelZeroTest, FreeMemoryIsKnownIfSystemManagementIsEnabled) {
+  uint64_t free = 0;
+  uint64_t total = 0;
+  {
+    const OwnLoader loader("devices=1 memory_mib=16", /*with_kernels=*/false);
+    const keel_device device = load_from(loader).at(0);
+    EXPECT_EQ(capabilities(device) & KEEL_CAPABILITY_MEMORY_INFO, 0u);
+    EXPECT_EQ(keel_device_memory_info(device, &free, &total), KEEL_UNSUPPORTED);
+  }
+  setenv("ZES_ENABLE_SYSMAN", "1", 1);
+  {
+    const OwnLoader loader("devices=1 memory_mib=16", /*with_kernels=*/false);
+    const keel_device device = load_from(loader).at(0);
+    EXPECT_NE(capabilities(device) & KEEL_CAPABILITY_MEMORY_INFO, 0u);
+    void* const memory = alloc(device, 4 << 20);
+    EXPECT_KEEL_OK(keel_device_memory_info(device, &free, &total));
+    EXPECT_EQ(total, uint64_t{16} << 20);
+    EXPECT_LE(free, uint64_t{12} << 20);
+    EXPECT_KEEL_OK(keel_free(device, memory));
+  }
+  {
+    const OwnLoader loader("devices=1 memory_mib=16", /*with_kernels=*/false);
+    loader.remove_symbol("zesMemoryGetState");
+    EXPECT_EQ(capabilities(load_from(loader).at(0)) & KEEL_CAPABILITY_MEMORY_INFO, 0u);
+  }
+  unsetenv("ZES_ENABLE_SYSMAN");
+}
+
 TEST_F(LevelZeroTest, WithoutTheWarpsSubgroupNoOperatorsAreClaimed) {
   const OwnLoader loader("devices=1 memory_mib=16 subgroup=64");
   const std::vector<keel_device> devices = load_from(loader);

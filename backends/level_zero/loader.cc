@@ -52,6 +52,10 @@ bool Loader::open(const std::string& folder) {
   library_.find(symbol(#table, #name).c_str(), &functions_.table##name);
   KEEL_ZE_OPTIONAL_FUNCTIONS(KEEL_ZE_FIND)
 #undef KEEL_ZE_FIND
+#define KEEL_ZES_FIND(table, name, slot, arguments) \
+  library_.find("zes" #table #name, &functions_.Sysman##table##name);
+  KEEL_ZES_FUNCTIONS(KEEL_ZES_FIND)
+#undef KEEL_ZES_FIND
   std::string path = "libze_loader.so.1";
   Dl_info info;
   if (functions_.GlobalInit != nullptr &&
@@ -123,11 +127,44 @@ bool Loader::find_gpus_of(ze::Driver driver) {
     }
     gpus_.push_back({driver, context, device});
   }
+  if (context != nullptr) find_host_imports(driver);
   if (!gpus_.empty()) {
     description_ = "Level Zero 1." + std::to_string(version & 0xffff) +
                    description_.substr(description_.find(','));
   }
   return true;
+}
+
+void Loader::find_host_imports(ze::Driver driver) {
+  const auto find = functions_.DriverGetExtensionFunctionAddress;
+  if (find == nullptr) return;
+  void* add = nullptr;
+  void* remove = nullptr;
+  if (find(driver, ze::kImportExternalPointer, &add) != ze::kSuccess || add == nullptr ||
+      find(driver, ze::kReleaseImportedPointer, &remove) != ze::kSuccess || remove == nullptr) {
+    return;
+  }
+  auto imports = std::make_unique<HostImports>();
+  imports->add = reinterpret_cast<ze::ImportExternalPointer*>(add);
+  imports->remove = reinterpret_cast<ze::ReleaseImportedPointer*>(remove);
+  host_imports_.emplace(driver, std::move(imports));
+}
+
+HostImports* Loader::host_imports(ze::Driver driver) const {
+  const auto found = host_imports_.find(driver);
+  return found == host_imports_.end() ? nullptr : found->second.get();
+}
+
+bool Loader::can_share_memory(ze::Driver driver) const {
+  const ze::Functions& ze = functions_;
+  if (ze.DriverGetIpcProperties == nullptr || ze.MemGetAddressRange == nullptr ||
+      ze.MemGetIpcHandle == nullptr || ze.MemOpenIpcHandle == nullptr ||
+      ze.MemCloseIpcHandle == nullptr) {
+    return false;
+  }
+  ze::DriverIpcProperties properties;
+  return ze.DriverGetIpcProperties(driver, &properties) == ze::kSuccess &&
+         (properties.flags & ze::kIpcMemory) != 0;
 }
 
 void Loader::find_peers() {

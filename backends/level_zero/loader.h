@@ -7,9 +7,12 @@
 #include <keel/abi.h>
 
 #include <keel/plugin_kit.hpp>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "backends/gpu/host_registrations.h"
 #include "vendor/level_zero.h"
 
 namespace keel::gpu {
@@ -20,6 +23,13 @@ struct Gpu {
   ze::Driver driver;
   ze::Context context;
   ze::Device device;
+};
+
+// The functions of Intel's driver that import host memory of the caller, and what is imported.
+struct HostImports {
+  ze::ImportExternalPointer* add = nullptr;
+  ze::ReleaseImportedPointer* remove = nullptr;
+  HostRegistrations registrations;
 };
 
 // Opened once per folder, for all instances, and never closed. Immutable; thread-safe.
@@ -36,6 +46,10 @@ class Loader {
   const std::string& description() const { return description_; }
   // Whether each device reaches the memory of every other one, in one context.
   bool has_peer_copies() const { return has_peer_copies_; }
+  // Whether a driver shares device memory with other processes.
+  bool can_share_memory(ze::Driver driver) const;
+  // The driver's import of host memory; NULL for a driver without.
+  HostImports* host_imports(ze::Driver driver) const;
 
  private:
   explicit Loader(const std::string& folder);
@@ -45,6 +59,7 @@ class Loader {
   bool find_gpus_of(ze::Driver driver);
   bool refuse(const char* call, ze::Result result);
   void find_peers();
+  void find_host_imports(ze::Driver driver);
 
   kit::VendorLibrary library_;
   ze::Functions functions_;
@@ -52,6 +67,7 @@ class Loader {
   std::string reason_;
   std::string description_;
   bool has_peer_copies_ = false;
+  std::map<ze::Driver, std::unique_ptr<HostImports>> host_imports_;
 };
 
 }  // namespace keel::gpu

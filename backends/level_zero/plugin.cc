@@ -8,8 +8,9 @@
 // applies. All devices of a driver share one context, so that pointers mean the same to each of
 // them.
 //
-// Memory: unified shared memory, of the device, of the host, and shared by both. The core interface
-// registers no memory of the caller, and reports no free memory.
+// Memory: unified shared memory, of the device, of the host, and shared by both. Exports are the
+// driver's IPC handles. Memory of the caller is registered by functions of Intel's driver, for
+// copies; free memory is system management's, where ZES_ENABLE_SYSMAN=1 enables it.
 //
 // Streams: an immediate command list each, asynchronous, and a list of a copy engine for large
 // copies to and from the host. The commands of a list go behind barriers, since version 1.4 has no
@@ -28,7 +29,7 @@
 // Settings: "library_folder", the folder of libze_loader.so.1; default
 // KEEL_LEVEL_ZERO_LIBRARY_FOLDER.
 //
-// Not offered: kernels of the caller, export of memory, notifications.
+// Not offered: kernels of the caller, notifications.
 #include <keel/abi.h>
 
 #include <cstring>
@@ -40,6 +41,7 @@
 #include "backends/level_zero/device.h"
 #include "backends/level_zero/event.h"
 #include "backends/level_zero/instance.h"
+#include "backends/level_zero/ipc.h"
 #include "backends/level_zero/stream.h"
 
 namespace keel::gpu {
@@ -52,6 +54,7 @@ struct Handles {
   static Device& object(keel_plugin_device* handle) { return *reinterpret_cast<Device*>(handle); }
   static Stream& object(keel_plugin_stream* handle) { return *reinterpret_cast<Stream*>(handle); }
   static Event& object(keel_plugin_event* handle) { return *reinterpret_cast<Event*>(handle); }
+  static Import& object(keel_plugin_import* handle) { return *reinterpret_cast<Import*>(handle); }
   static Gate& object(keel_plugin_gate* handle) { return *reinterpret_cast<Gate*>(handle); }
 };
 using Slots = kit::Slots<Handles>;
@@ -91,7 +94,7 @@ constexpr keel_device_table kDeviceTable = {
     .info = Slots::device_info<&Instance::describe>,
     .open = device_open,
     .close = Slots::destroy<keel_plugin_device>,
-    .memory_info = nullptr,
+    .memory_info = Slots::call<&Device::memory_info>,
     .health = Slots::call<&Device::health>,
     .native_handle = device_native_handle,
 };
@@ -103,18 +106,41 @@ keel_status memory_alloc(keel_plugin_device* device, keel_memory_kind kind, uint
   return kit::guard([&] { return object(device).alloc(kind, size, out_pointer); });
 }
 
+keel_status memory_export(keel_plugin_device* device, void* pointer, uint64_t size,
+                          keel_export_kind kind, int64_t /*importer_pid*/,
+                          keel_memory_export* out_export) {
+  return kit::guard([&] { return export_memory(object(device), pointer, size, kind, out_export); });
+}
+
+keel_status memory_import(keel_plugin_device* device, const keel_memory_export* exported,
+                          void** out_pointer, keel_plugin_import** out_import) {
+  return kit::guard([&] {
+    std::unique_ptr<Import> import;
+    return kit::give(Import::open(object(device), *exported, out_pointer, &import), &import,
+                     out_import);
+  });
+}
+
+keel_status close_import(keel_plugin_device* device, keel_plugin_import* import) {
+  return kit::guard([&] {
+    const keel_status status = object(import).close(object(device));
+    if (status == KEEL_OK) delete &object(import);
+    return status;
+  });
+}
+
 constexpr keel_memory_table kMemoryTable = {
     .header = kit::header<keel_memory_table>(KEEL_STRUCT_MEMORY_TABLE),
     .alloc = memory_alloc,
     .free = Slots::call<&Device::free>,
     .alloc_on_stream = nullptr,
     .free_on_stream = nullptr,
-    .host_register = nullptr,
-    .host_unregister = nullptr,
+    .host_register = Slots::call<&Device::host_register>,
+    .host_unregister = Slots::call<&Device::host_unregister>,
     .host_alias = nullptr,
-    .export_memory = nullptr,
-    .import_memory = nullptr,
-    .close_import = nullptr,
+    .export_memory = memory_export,
+    .import_memory = memory_import,
+    .close_import = close_import,
     .peer_enable = Slots::call<&Device::peer_enable>,
 };
 

@@ -24,6 +24,9 @@ extern "C" {
 KEEL_ZE_FUNCTIONS(KEEL_ZE_DECLARE)
 KEEL_ZE_OPTIONAL_FUNCTIONS(KEEL_ZE_DECLARE)
 #undef KEEL_ZE_DECLARE
+#define KEEL_ZES_DECLARE(table, name, slot, arguments) ze::Result zes##table##name arguments;
+KEEL_ZES_FUNCTIONS(KEEL_ZES_DECLARE)
+#undef KEEL_ZES_DECLARE
 }
 
 #endif  // KEEL_EMULATOR_SHIMS_LEVEL_ZERO_API_H_

@@ -2,6 +2,7 @@
 // The tables of functions that the loader asks a driver for. A function that this driver lacks is
 // there, and answers that the feature is unsupported.
 #include <algorithm>
+#include <string_view>
 
 #include "emulator/shims/level_zero/api.h"
 
@@ -32,6 +33,15 @@ void set_functions(Table wanted, AnyFunction* functions) {
   KEEL_ZE_OPTIONAL_FUNCTIONS(KEEL_ZE_SET_IF)
 #undef KEEL_ZE_SET_IF
 }
+
+void set_zes_functions(std::string_view wanted, AnyFunction* functions) {
+#define KEEL_ZES_SET_IF(table, name, slot, arguments) \
+  if (wanted == #table) functions[slot] = erased(&zes##table##name);
+  KEEL_ZES_FUNCTIONS(KEEL_ZES_SET_IF)
+#undef KEEL_ZES_SET_IF
+}
+void set_zet_functions(std::string_view, AnyFunction*) {}
+
 }  // namespace
 
 #define KEEL_ZE_TABLE(table, slots)                                                   \
@@ -47,12 +57,14 @@ void set_functions(Table wanted, AnyFunction* functions) {
 KEEL_ZE_TABLES(KEEL_ZE_TABLE)
 #undef KEEL_ZE_TABLE
 
-// The driver has nothing of these interfaces, but a loader drops a driver without their tables.
+// The driver has next to nothing of these interfaces, but a loader drops a driver without their
+// tables.
 #define KEEL_ZE_EMPTY(prefix, table, slots)                                                 \
   extern "C" ze::Result prefix##Get##table##ProcAddrTable(uint32_t version, void* filled) { \
     if (filled == nullptr) return ze::kInvalidNullPointer;                                  \
     if (version >> 16 != 1) return ze::kUnsupportedVersion;                                 \
     std::fill_n(static_cast<AnyFunction*>(filled), slots, erased(&unsupported));            \
+    set_##prefix##_functions(#table, static_cast<AnyFunction*>(filled));                    \
     return ze::kSuccess;                                                                    \
   }
 #define KEEL_ZET_TABLE(table, slots) KEEL_ZE_EMPTY(zet, table, slots)

@@ -20,6 +20,8 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   if (status.ok()) status = take_number(&values, "copy_engine", 0, 1, &settings.copy_engine);
   if (status.ok()) status = take_number(&values, "subgroup", 8, 64, &settings.subgroup);
   if (status.ok()) status = take_number(&values, "doubles", 0, 1, &settings.doubles);
+  if (status.ok()) status = take_number(&values, "ipc", 0, 1, &settings.ipc);
+  if (status.ok()) status = take_number(&values, "import", 0, 1, &settings.import);
   if (!status.ok()) return status;
   if (!values.empty()) {
     return {Code::kInvalidArgument, fmt::format("'{:.64}' is not known", values.begin()->first)};
@@ -63,11 +65,14 @@ Driver::Driver() {
     options.failure_is_loss = true;
     // Host memory of the caller is accessed when the copy runs.
     options.pageable_async = true;
+    options.shareable = settings_.ipc != 0;
     chips_.push_back(std::make_unique<Chip>(options, host_memory_));
   }
 }
 
 ze::Result Driver::init() {
+  const char* const sysman = secure_getenv("ZES_ENABLE_SYSMAN");
+  if (sysman != nullptr && std::string_view(sysman) == "1") has_sysman_ = true;
   const auto result = unusable_ ? ze::kUnknown : static_cast<ze::Result>(settings_.init);
   state_.store(result);
   return result;

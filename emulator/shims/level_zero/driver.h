@@ -28,6 +28,8 @@ struct Settings {
   uint64_t copy_engine = 1;      // 0: one queue group, of kernels and copies
   uint64_t subgroup = 32;        // the one subgroup size besides 16
   uint64_t doubles = 1;          // 0: no 64-bit floats
+  uint64_t ipc = 1;              // 0: no memory of other processes
+  uint64_t import = 1;           // 0: no host memory of the caller
 };
 // Parses KEEL_EMULATED_LEVEL_ZERO.
 Status read_settings(std::string_view text, Settings* out_settings);
@@ -63,6 +65,8 @@ class Driver {
   const Settings& settings() const { return settings_; }
   ze::Driver handle() { return reinterpret_cast<ze::Driver>(this); }
   ze::Result init();
+  // Whether ZES_ENABLE_SYSMAN was 1 at init: the functions of system management work.
+  bool has_sysman() const { return has_sysman_; }
   // Returns kUninitialized before init. Ends the process after a failed one, which leaves every
   // other call undefined.
   ze::Result ready(const char* function) const;
@@ -78,6 +82,7 @@ class Driver {
 
   Settings settings_;
   bool unusable_ = false;
+  std::atomic<bool> has_sysman_{false};
   HostMemory host_memory_;
   std::vector<std::unique_ptr<Chip>> chips_;
   std::atomic<ze::Result> state_{ze::kUninitialized};
