@@ -38,6 +38,14 @@ constexpr uint32_t kPlaces[] = {
 #include "places.inc"
 };
 #endif
+#ifdef KEEL_CONFORMANCE_OPENCL
+constexpr uint8_t kOpenCl[] = {
+#include "opencl.inc"
+};
+constexpr uint8_t kOpenClTwin[] = {
+#include "opencl_twin.inc"
+};
+#endif
 
 // Builds a set whose |module| contains all kernels except twin.
 KernelSet whole(keel_binary_format format, const char* format_name, bool knows_arguments,
@@ -78,6 +86,12 @@ std::vector<KernelSet> own_sets() {
                   /*shared_bytes=*/0,
                   /*grid_blocks=*/65'535,
                   /*block_threads=*/128});
+#endif
+#ifdef KEEL_CONFORMANCE_OPENCL
+  constexpr uint32_t kOpenClSharedBytes = 32 << 10;
+  sets.push_back(whole(KEEL_BINARY_SPIRV, "SPIR-V for OpenCL", /*knows_arguments=*/true, kOpenCl,
+                       kOpenClTwin, {1, 2, 4, 8, 16, 40, 3, 1000}, kOpenClSharedBytes));
+  sets.back().block_threads = 256;
 #endif
   sets.push_back(whole(KEEL_BINARY_CUBIN, "PTX", /*knows_arguments=*/true, kPtx, kPtxTwin,
                        {1, 2, 4, 8, 16, 40, 3, 4000}, kPtxSharedBytes));

@@ -74,6 +74,11 @@ keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) con
   }
   if (properties.timer_resolution != 0) out_info->capabilities |= KEEL_CAPABILITY_TIMING;
   if (properties.max_queue_priority > 1) out_info->capabilities |= KEEL_CAPABILITY_PRIORITY;
+  ze::ModuleProperties modules;
+  if (ze.DeviceGetModuleProperties(gpu.device, &modules) == ze::kSuccess &&
+      modules.spirv_version != 0) {
+    out_info->capabilities |= KEEL_CAPABILITY_KERNELS;
+  }
   if (loader_.host_imports(gpu.driver) != nullptr) {
     out_info->capabilities |= KEEL_CAPABILITY_HOST_REGISTER;
   }

@@ -10,9 +10,7 @@
 #include "kernels/gpu/level_zero/spirv_image.h"
 
 namespace keel::gpu {
-namespace {
 
-// Returns the log, at most 300 bytes of it, and destroys it.
 std::string take_log(const ze::Functions& ze, ze::BuildLog log) {
   if (log == nullptr) return {};
   size_t size = 0;
@@ -25,8 +23,6 @@ std::string take_log(const ze::Functions& ze, ze::BuildLog log) {
   (void)ze.ModuleBuildLogDestroy(log);
   return text.empty() ? text : ": " + text;
 }
-
-}  // namespace
 
 bool Kernels::are_for(const ze::Functions& functions, ze::Device device) {
   if (simt::spirv_images().empty()) return false;

@@ -19,6 +19,9 @@ namespace keel::gpu {
 class Device;
 class Stream;
 
+// Returns a build's log, ": " and at most 300 bytes of it, and destroys it; empty for an empty log.
+std::string take_log(const ze::Functions& ze, ze::BuildLog log);
+
 // The operators' kernels on one device, one module per family. Device::open loads all kernels, so
 // that no launch compiles. Thread-safe.
 class Kernels {

@@ -103,7 +103,7 @@ bool Loader::find_gpus_of(ze::Driver driver) {
   ze::Result result = ze.DriverGetApiVersion(driver, &version);
   if (result != ze::kSuccess) return refuse("zeDriverGetApiVersion", result);
   if (version >> 16 != 1) {
-    reason_ = description_ + ": a driver of version " + std::to_string(version >> 16);
+    reason_ = description_ + ": a driver of version " + std::to_string(version >> 16) + ", not 1";
     return false;
   }
   uint32_t count = 0;

@@ -68,6 +68,22 @@ TEST_F(LevelZeroLoadingTest, DriverWithoutGpuIsSaid) {
   EXPECT_HAS(reason(OwnLoader("devices=0").folder()), "Level Zero shows no GPU");
 }
 
+TEST_F(LevelZeroLoadingTest, DriverOfAnotherMajorVersionIsSaid) {
+  EXPECT_HAS(reason(OwnLoader("devices=1 major=0 minor=91").folder()),
+             "a driver of version 0, not 1");
+  EXPECT_HAS(reason(OwnLoader("devices=1 major=2").folder()), "a driver of version 2, not 1");
+}
+
+TEST_F(LevelZeroLoadingTest, FirstVersionOfTheInterfaceSuffices) {
+  const OwnLoader loader("devices=1 memory_mib=16 minor=0", /*with_kernels=*/false);
+  for (const char* const name :
+       {"zeDevicePciGetPropertiesExt", "zeDriverGetExtensionFunctionAddress",
+        "zesDeviceEnumMemoryModules"}) {
+    loader.remove_symbol(name);
+  }
+  EXPECT_EQ(load("level_zero", {{"library_folder", loader.folder()}}).size(), 1u);
+}
+
 // ---- the driver below a loader ---------------------------------------------------
 
 class LevelZeroShimTest : public ::testing::Test {

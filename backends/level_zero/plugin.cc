@@ -29,7 +29,9 @@
 // Settings: "library_folder", the folder of libze_loader.so.1; default
 // KEEL_LEVEL_ZERO_LIBRARY_FOLDER.
 //
-// Not offered: kernels of the caller, notifications.
+// Kernels of the caller: SPIR-V for OpenCL.
+//
+// Not offered: notifications.
 #include <keel/abi.h>
 
 #include <cstring>
@@ -42,6 +44,7 @@
 #include "backends/level_zero/event.h"
 #include "backends/level_zero/instance.h"
 #include "backends/level_zero/ipc.h"
+#include "backends/level_zero/module.h"
 #include "backends/level_zero/stream.h"
 
 namespace keel::gpu {
@@ -54,6 +57,10 @@ struct Handles {
   static Device& object(keel_plugin_device* handle) { return *reinterpret_cast<Device*>(handle); }
   static Stream& object(keel_plugin_stream* handle) { return *reinterpret_cast<Stream*>(handle); }
   static Event& object(keel_plugin_event* handle) { return *reinterpret_cast<Event*>(handle); }
+  static Module& object(keel_plugin_module* handle) { return *reinterpret_cast<Module*>(handle); }
+  static UserKernel& object(keel_plugin_kernel* handle) {
+    return *reinterpret_cast<UserKernel*>(handle);
+  }
   static Import& object(keel_plugin_import* handle) { return *reinterpret_cast<Import*>(handle); }
   static Gate& object(keel_plugin_gate* handle) { return *reinterpret_cast<Gate*>(handle); }
 };
@@ -186,6 +193,40 @@ constexpr keel_stream_table kStreamTable = {
     .event_elapsed = Slots::call_on_second<&Event::elapsed_since>,
 };
 
+// ---- kernels of the caller ---------------------------------------------------------
+
+keel_status kernel_load(keel_plugin_device* device, keel_binary_format format, const void* data,
+                        uint64_t size, keel_plugin_module** out_module) {
+  return kit::guard([&] {
+    std::unique_ptr<Module> module;
+    return kit::give(Module::load(object(device), format, data, size, &module), &module,
+                     out_module);
+  });
+}
+
+keel_status kernel_find(keel_plugin_module* module, const char* name,
+                        keel_plugin_kernel** out_kernel) {
+  return kit::guard([&] {
+    UserKernel* kernel = nullptr;
+    const keel_status status = object(module).find(name, &kernel);
+    if (status == KEEL_OK) *out_kernel = reinterpret_cast<keel_plugin_kernel*>(kernel);
+    return status;
+  });
+}
+
+keel_status kernel_launch(keel_plugin_stream* stream, keel_plugin_kernel* kernel,
+                          const keel_launch* launch) {
+  return kit::guard([&] { return object(kernel).launch(object(stream), *launch); });
+}
+
+constexpr keel_kernel_table kKernelTable = {
+    .header = kit::header<keel_kernel_table>(KEEL_STRUCT_KERNEL_TABLE),
+    .load = kernel_load,
+    .unload = Slots::destroy<keel_plugin_module>,
+    .find = kernel_find,
+    .launch = kernel_launch,
+};
+
 // ---- operators ---------------------------------------------------------------------
 
 bool can_run(const Device& device, const Op* op, const keel_op_call& call) {
@@ -240,7 +281,7 @@ const keel_plugin kPlugin = {
     .device = &kDeviceTable,
     .memory = &kMemoryTable,
     .stream = &kStreamTable,
-    .kernel = nullptr,
+    .kernel = &kKernelTable,
     .op = &kOpTable,
     .ccl = nullptr,
 };

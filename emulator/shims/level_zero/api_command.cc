@@ -2,6 +2,7 @@
 // Immediate command lists, and events.
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -77,6 +78,22 @@ ze::Result copy(Driver& driver, ListObject& list, void* destination, const void*
     std::memcpy(destination, source, size);
     return Status();
   }));
+}
+
+Status run_kernel(const KernelObject& launched, const keel::emulator::spirv::Launch& launch,
+                  Access& access) {
+  if (launched.kernel != nullptr) {
+    const auto& [x, y, z] = launch.grid;
+    return run_simt_kernel(*launched.module->library, *launched.kernel, {x, y, z},
+                           launch.arguments[0].bytes.data(), access);
+  }
+  Status status =
+      keel::emulator::spirv::run(*launched.module->spirv, *launched.spirv, launch, access);
+  if (!status.ok()) {
+    std::fprintf(stderr, "keel: emulated Level Zero: kernel %s: %s\n", launched.spirv->name.c_str(),
+                 status.text().c_str());
+  }
+  return status;
 }
 
 }  // namespace
@@ -168,23 +185,26 @@ ze::Result zeCommandListAppendLaunchKernel(ze::CommandList list, ze::Kernel kern
     if (on.is_copy_only) return ze::kInvalidCommandListType;
     const std::shared_ptr<KernelObject> launched = Kernels::get().find(kName, kernel);
     if (launched->module->chip != on.chip) end_process(kName, "a kernel of another device");
-    std::vector<std::byte> argument;
+    keel::emulator::spirv::Launch launch;
     {
       const std::lock_guard lock(launched->mutex);
-      if (!launched->is_argument_set) end_process(kName, "the kernel's argument was never set");
-      if (!launched->is_group_set) end_process(kName, "the kernel's group size was never set");
+      for (const auto& argument : launched->arguments) {
+        if (!argument) end_process(kName, "an argument of the kernel was never set");
+        launch.arguments.push_back(*argument);
+      }
+      if (launched->group[0] == 0) end_process(kName, "the kernel's group size was never set");
       // The argument has addresses of memory, which the driver does not see.
       constexpr uint32_t kAll = ze::kIndirectHost | ze::kIndirectDevice | ze::kIndirectShared;
-      if (launched->indirect != kAll) {
+      if (launched->kernel != nullptr && launched->indirect != kAll) {
         end_process(kName,
                     "the kernel accesses memory that zeKernelSetIndirectAccess did not name");
       }
-      argument = launched->argument;
+      launch.group = launched->group;
     }
-    return result_of(on.stream->launch(
-        {}, {}, [launched, argument = std::move(argument), grid = *groups](Access& access) {
-          return run_simt_kernel(*launched->module->library, *launched->kernel,
-                                 {grid.x, grid.y, grid.z}, argument.data(), access);
+    launch.grid = {groups->x, groups->y, groups->z};
+    return result_of(
+        on.stream->launch({}, {}, [launched, launch = std::move(launch)](Access& access) {
+          return run_kernel(*launched, launch, access);
         }));
   });
 }

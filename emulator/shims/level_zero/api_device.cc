@@ -62,7 +62,7 @@ ze::Result zeDriverGetApiVersion(ze::Driver handle, uint32_t* version) {
   return answer("zeDriverGetApiVersion", [&](Driver& driver) {
     require_driver("zeDriverGetApiVersion", driver, handle);
     if (version == nullptr) return ze::kInvalidNullPointer;
-    *version = 1 << 16 | static_cast<uint32_t>(driver.settings().minor);
+    *version = static_cast<uint32_t>(driver.settings().major << 16 | driver.settings().minor);
     return ze::kSuccess;
   });
 }

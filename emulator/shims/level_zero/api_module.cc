@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules and kernels: those of kernels/gpu, which run from their own source.
+// Modules and kernels: those of kernels/gpu, which run from their own source, and SPIR-V of the
+// caller, which is interpreted.
 #include <algorithm>
 #include <cstring>
 
@@ -8,30 +9,11 @@
 #include "emulator/shims/level_zero/simt_kernels.h"
 
 using namespace keel::emulator::level_zero;  // NOLINT: the functions below are C functions
+namespace spirv = keel::emulator::spirv;     // NOLINT: likewise
 
 namespace {
 
 constexpr uint32_t kSpirvMagic = 0x07230203;
-
-constexpr size_t kSpirvHeaderWords = 5;
-constexpr uint32_t kOpCapability = 17;
-constexpr uint32_t kCapabilityFloat64 = 10;
-
-// Whether a module declares 64-bit floats. Capabilities are its first instructions.
-bool needs_doubles(const uint8_t* bytes, size_t size) {
-  const auto word = [&](size_t i) {
-    uint32_t value = 0;
-    std::memcpy(&value, bytes + i * sizeof(value), sizeof(value));
-    return value;
-  };
-  const size_t count = size / sizeof(uint32_t);
-  size_t at = kSpirvHeaderWords;
-  while (at + 1 < count && (word(at) & 0xffff) == kOpCapability) {
-    if (word(at + 1) == kCapabilityFloat64) return true;
-    at += 2;
-  }
-  return false;
-}
 
 ze::Result fail_build(ze::BuildLog* log, std::string why) {
   if (log != nullptr)
@@ -55,14 +37,19 @@ ze::Result zeModuleCreate(ze::Context context, ze::Device device, const ze::Modu
     uint32_t magic = 0;
     if (desc->bytes >= sizeof(magic)) std::memcpy(&magic, desc->data, sizeof(magic));
     if (magic != kSpirvMagic) return fail_build(log, "the module is no SPIR-V");
-    if (driver.settings().doubles == 0 && needs_doubles(desc->data, desc->bytes)) {
+    if (driver.settings().doubles == 0 && spirv::needs_doubles(desc->data, desc->bytes)) {
       return fail_build(log, "the module has 64-bit floats, and the device has none");
     }
     std::string why;
-    const keel::emulator::simt::Library* const library =
-        find_simt_kernels(desc->data, desc->bytes, &why);
-    if (library == nullptr) return fail_build(log, std::move(why));
-    *module = Modules::get().add(std::make_shared<ModuleObject>(ModuleObject{&chip, library}));
+    auto made = std::make_shared<ModuleObject>();
+    made->chip = &chip;
+    made->library = find_simt_kernels(desc->data, desc->bytes, &why);
+    if (made->library == nullptr) {
+      std::string defect;
+      made->spirv = spirv::Module::parse(desc->data, desc->bytes, &defect);
+      if (made->spirv == nullptr) return fail_build(log, std::move(defect) + "; " + why);
+    }
+    *module = Modules::get().add(std::move(made));
     if (log != nullptr) *log = Logs::get().add(std::make_shared<LogObject>());
     return ze::kSuccess;
   });
@@ -103,8 +90,13 @@ ze::Result zeKernelCreate(ze::Module module, const ze::KernelDesc* desc, ze::Ker
     if (desc == nullptr || desc->name == nullptr || kernel == nullptr) {
       return ze::kInvalidNullPointer;
     }
-    made->kernel = made->module->library->find(made->module->library->family, desc->name);
-    if (made->kernel == nullptr) return ze::kInvalidKernelName;
+    if (const auto* const library = made->module->library; library != nullptr) {
+      made->kernel = library->find(library->family, desc->name);
+      made->arguments.resize(1);
+    } else if ((made->spirv = made->module->spirv->find(desc->name)) != nullptr) {
+      made->arguments.resize(made->spirv->parameters.size());
+    }
+    if (made->kernel == nullptr && made->spirv == nullptr) return ze::kInvalidKernelName;
     *kernel = Kernels::get().add(std::move(made));
     return ze::kSuccess;
   });
@@ -120,10 +112,15 @@ ze::Result zeKernelDestroy(ze::Kernel kernel) {
 ze::Result zeKernelSetGroupSize(ze::Kernel kernel, uint32_t x, uint32_t y, uint32_t z) {
   return answer("zeKernelSetGroupSize", [&](Driver&) {
     const auto found = Kernels::get().find("zeKernelSetGroupSize", kernel);
-    // The kernels are compiled for this size alone.
-    if (x != found->kernel->threads || y != 1 || z != 1) return ze::kInvalidGroupSize;
+    constexpr uint64_t kMost = 1024;
+    const bool is_allowed = found->kernel == nullptr
+                                ? x != 0 && y != 0 && z != 0 && x <= kMost && y <= kMost &&
+                                      z <= kMost && uint64_t{x} * y * z <= kMost
+                                // The kernels are compiled for this size alone.
+                                : x == found->kernel->threads && y == 1 && z == 1;
+    if (!is_allowed) return ze::kInvalidGroupSize;
     const std::lock_guard lock(found->mutex);
-    found->is_group_set = true;
+    found->group = {x, y, z};
     return ze::kSuccess;
   });
 }
@@ -132,12 +129,23 @@ ze::Result zeKernelSetArgumentValue(ze::Kernel kernel, uint32_t index, size_t si
                                     const void* value) {
   return answer("zeKernelSetArgumentValue", [&](Driver&) {
     const auto found = Kernels::get().find("zeKernelSetArgumentValue", kernel);
-    if (index != 0) return ze::kInvalidArgumentIndex;
-    if (size != found->kernel->argument_bytes || value == nullptr) return ze::kInvalidArgumentSize;
-    const auto* const bytes = static_cast<const std::byte*>(value);
+    if (index >= found->arguments.size()) return ze::kInvalidArgumentIndex;
+    using spirv::Parameter;
+    const Parameter parameter =
+        found->kernel == nullptr
+            ? found->spirv->parameters[index]
+            : Parameter{Parameter::Kind::kValueInMemory, found->kernel->argument_bytes};
+    spirv::Argument argument;
+    if (parameter.kind == Parameter::Kind::kLocal) {
+      if (value != nullptr || size == 0) return ze::kInvalidArgumentSize;
+      argument.local_bytes = size;
+    } else {
+      if (value == nullptr || size != parameter.bytes) return ze::kInvalidArgumentSize;
+      const auto* const bytes = static_cast<const std::byte*>(value);
+      argument.bytes.assign(bytes, bytes + size);
+    }
     const std::lock_guard lock(found->mutex);
-    found->argument.assign(bytes, bytes + size);
-    found->is_argument_set = true;
+    found->arguments[index] = std::move(argument);
     return ze::kSuccess;
   });
 }

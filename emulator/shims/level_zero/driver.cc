@@ -16,6 +16,7 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   Status status = split_settings(text, &values);
   if (status.ok()) status = take_chip_settings(&values, &settings.chips);
   if (status.ok()) status = take_number(&values, "init", 0, UINT32_MAX, &settings.init);
+  if (status.ok()) status = take_number(&values, "major", 0, 99, &settings.major);
   if (status.ok()) status = take_number(&values, "minor", 0, 99, &settings.minor);
   if (status.ok()) status = take_number(&values, "copy_engine", 0, 1, &settings.copy_engine);
   if (status.ok()) status = take_number(&values, "subgroup", 8, 64, &settings.subgroup);

@@ -24,12 +24,13 @@ namespace keel::emulator::level_zero {
 struct Settings {
   ChipSettings chips;
   uint64_t init = ze::kSuccess;  // result of zeInit
-  uint64_t minor = 4;            // of the interface's version, 1.minor
-  uint64_t copy_engine = 1;      // 0: one queue group, of kernels and copies
-  uint64_t subgroup = 32;        // the one subgroup size besides 16
-  uint64_t doubles = 1;          // 0: no 64-bit floats
-  uint64_t ipc = 1;              // 0: no memory of other processes
-  uint64_t import = 1;           // 0: no host memory of the caller
+  uint64_t major = 1;            // of the interface's version
+  uint64_t minor = 4;
+  uint64_t copy_engine = 1;  // 0: one queue group, of kernels and copies
+  uint64_t subgroup = 32;    // the one subgroup size besides 16
+  uint64_t doubles = 1;      // 0: no 64-bit floats
+  uint64_t ipc = 1;          // 0: no memory of other processes
+  uint64_t import = 1;       // 0: no host memory of the caller
 };
 // Parses KEEL_EMULATED_LEVEL_ZERO.
 Status read_settings(std::string_view text, Settings* out_settings);

@@ -5,9 +5,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,6 +17,8 @@
 #include "emulator/completion.h"
 #include "emulator/shims/level_zero/driver.h"
 #include "emulator/simt/library.h"
+#include "emulator/spirv/interpreter.h"
+#include "emulator/spirv/module.h"
 #include "emulator/stream.h"
 
 namespace keel::emulator::level_zero {
@@ -73,19 +77,21 @@ class EventObject {
   std::shared_ptr<Completion> current_;
 };
 
+// Kernels of this build's operators, or those of SPIR-V.
 struct ModuleObject {
   Chip* chip;
-  const simt::Library* library;
+  const simt::Library* library;  // NULL: |spirv|
+  std::shared_ptr<const spirv::Module> spirv;
 };
 
-// A kernel and the arguments of its next launch, which a launch copies.
+// A kernel, and group size and arguments of its next launch, which a launch copies.
 struct KernelObject {
   std::shared_ptr<ModuleObject> module;
-  const simt::Kernel* kernel;
+  const simt::Kernel* kernel = nullptr;  // NULL: |spirv|
+  const spirv::Kernel* spirv = nullptr;
   std::mutex mutex;
-  std::vector<std::byte> argument;
-  bool is_argument_set = false;
-  bool is_group_set = false;
+  std::array<uint32_t, 3> group = {};  // 0: not set
+  std::vector<std::optional<spirv::Argument>> arguments;
   uint32_t indirect = 0;
 };
 
