@@ -22,7 +22,7 @@ void enqueue_blocks(Stream& stream, const int64_t* shape, const Body& body) {
   const int64_t rows = shape[0];
   const int64_t width = shape[1];
   if (width == 0) return;
-  stream.enqueue([=](ThreadPool& pool) -> keel_status {
+  const auto work = [=](ThreadPool& pool) -> keel_status {
     pool.parallel_for(rows, std::max<int64_t>(1, kPiece / width), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         for (int64_t column = 0; column < width; column += kBlock) {
@@ -31,20 +31,22 @@ void enqueue_blocks(Stream& stream, const int64_t* shape, const Body& body) {
       }
     });
     return KEEL_OK;
-  });
+  };
+  stream.enqueue(work, /*nanoseconds=*/2 * rows * width);
 }
 
 // Enqueues body(first, count) for all blocks of |elements|.
 template <typename Body>
 void enqueue_blocks(Stream& stream, int64_t elements, const Body& body) {
-  stream.enqueue([=](ThreadPool& pool) -> keel_status {
+  const auto work = [=](ThreadPool& pool) -> keel_status {
     pool.parallel_for(elements, kPiece, [&](int64_t begin, int64_t end) {
       for (int64_t first = begin; first < end; first += kBlock) {
         body(first, std::min(kBlock, end - first));
       }
     });
     return KEEL_OK;
-  });
+  };
+  stream.enqueue(work, /*nanoseconds=*/2 * elements);
 }
 
 // ---- clamp -------------------------------------------------------------------

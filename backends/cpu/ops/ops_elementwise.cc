@@ -42,10 +42,11 @@ bool all_of_dtype(const keel_op_call& call, keel_dtype dtype) {
 template <typename Body>
 void enqueue_flat(Stream& stream, const keel_op_call& call, const Body& body) {
   const int64_t count = kit::element_count(*call.outputs[0]);
-  stream.enqueue([=](ThreadPool& pool) -> keel_status {
+  const auto work = [=](ThreadPool& pool) -> keel_status {
     pool.parallel_for(count, kPiece, body);
     return KEEL_OK;
-  });
+  };
+  stream.enqueue(work, /*nanoseconds=*/count / 2);
 }
 
 // ---- fill --------------------------------------------------------------------

@@ -146,7 +146,7 @@ void elementwise_run(Stream& stream, const keel_op_call& call, void*) {
   kept.shape = shape_of(y);
   kept.operands[0] = strided(stream, &y);
   for (uint32_t i = 0; i < 3; ++i) kept.operands[i + 1] = strided(stream, call.inputs[i]);
-  stream.enqueue([kept](ThreadPool& pool) -> keel_status {
+  const auto work = [kept](ThreadPool& pool) -> keel_status {
     switch (kept.computed) {
       case KEEL_FLOAT64:
         run<double>(pool, kept);
@@ -159,7 +159,9 @@ void elementwise_run(Stream& stream, const keel_op_call& call, void*) {
         break;
     }
     return KEEL_OK;
-  });
+  };
+  const int64_t an_element = is_slow(kept.attributes.function) ? 4 : 1;
+  stream.enqueue(work, /*nanoseconds=*/kit::element_count(y) * an_element);
 }
 
 }  // namespace

@@ -166,13 +166,14 @@ void gather_run(Stream& stream, const keel_op_call& call, void*) {
   if (kit::element_count(y) == 0) return;
   const int64_t axis = kit::attributes<keel_op_gather_attributes>(call).axis;
   const Call kept = kept_call(stream, y, *call.inputs[1], *call.inputs[0], axis, /*add=*/false);
-  stream.enqueue([kept](ThreadPool& pool) -> keel_status {
+  const auto work = [kept](ThreadPool& pool) -> keel_status {
     with_unit(kit::dtype_size(kept.moved.dtype), [&](auto unit) {
       with_index(kept.index.dtype,
                  [&](auto index) { gather<decltype(unit), decltype(index)>(pool, kept); });
     });
     return KEEL_OK;
-  });
+  };
+  stream.enqueue(work, /*nanoseconds=*/2 * kit::element_count(y));
 }
 
 // ---- scatter ----------------------------------------------------------------------
@@ -350,7 +351,7 @@ void scatter_run(Stream& stream, const keel_op_call& call, void*) {
   const auto attributes = kit::attributes<keel_op_scatter_attributes>(call);
   const Call kept =
       kept_call(stream, x, *call.inputs[1], *call.outputs[0], attributes.axis, attributes.add != 0);
-  stream.enqueue([kept](ThreadPool& pool) -> keel_status {
+  const auto work = [kept](ThreadPool& pool) -> keel_status {
     with_index(kept.index.dtype, [&](auto index) {
       using Index = decltype(index);
       if (kept.add) {
@@ -362,7 +363,8 @@ void scatter_run(Stream& stream, const keel_op_call& call, void*) {
       }
     });
     return KEEL_OK;
-  });
+  };
+  stream.enqueue(work, /*nanoseconds=*/4 * kit::element_count(x));
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ void transpose_run(Stream& stream, const keel_op_call& call, void*) {
   const auto* const x = address<const void>(stream, *call.inputs[0]);
   auto* const y = address<void>(stream, *call.outputs[0]);
   const Permutation plan = make_permutation(call, sizeof(Unit16));
-  stream.enqueue([=](ThreadPool& pool) -> keel_status {
+  const auto work = [=](ThreadPool& pool) -> keel_status {
     switch (plan.unit) {
       case 1:
         move<uint8_t>(pool, plan, x, y);
@@ -124,7 +124,8 @@ void transpose_run(Stream& stream, const keel_op_call& call, void*) {
         break;
     }
     return KEEL_OK;
-  });
+  };
+  stream.enqueue(work, /*nanoseconds=*/kit::element_count(*call.outputs[0]));
 }
 
 }  // namespace

@@ -85,10 +85,11 @@ void sum_run(Stream& stream, const keel_op_call& call, void*) {
   const int64_t count = kit::element_count(tensor);
   const int64_t axis = kit::attributes<keel_op_sum_attributes>(call).axis;
   if (axis == -1 || (axis == 1 && tensor.shape[0] == 1)) {
-    stream.enqueue([=](ThreadPool& pool) -> keel_status {
+    const auto work = [=](ThreadPool& pool) -> keel_status {
       y.put(0, sum_all(pool, x, count));
       return KEEL_OK;
-    });
+    };
+    stream.enqueue(work, /*nanoseconds=*/count);
     return;
   }
   const int64_t rows = tensor.shape[0];

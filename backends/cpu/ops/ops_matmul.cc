@@ -207,7 +207,12 @@ void run(Stream& stream, const keel_op_call& op_call, Tile tile, const Batch& ba
   tile.product.c.data = address<void>(stream, *op_call.outputs[0]);
   if (tile.is_biased()) tile.bias = address<void>(stream, *op_call.inputs[2]);
   const Work work = {tile, batch};
-  stream.enqueue([=](ThreadPool& pool) { return multiply(pool, work); });
+  // Products of bfloat16 may be a library's, which has threads of its own.
+  const int64_t nanoseconds =
+      tile.dtype == KEEL_FLOAT32
+          ? batch.count * tile.product.m * tile.product.n * std::max<int64_t>(1, tile.product.k) / 8
+          : INT64_MAX;
+  stream.enqueue([=](ThreadPool& pool) { return multiply(pool, work); }, nanoseconds);
 }
 
 void matmul_run(Stream& stream, const keel_op_call& op_call, void*) {

@@ -32,12 +32,13 @@ struct Rows {
 // Enqueues body(first, last) for pieces of all |rows|.
 template <typename Body>
 void enqueue_pieces(Stream& stream, const Rows& rows, const Body& body) {
-  stream.enqueue([=](ThreadPool& pool) -> keel_status {
+  const auto work = [=](ThreadPool& pool) -> keel_status {
     return pool.try_for(rows.count, rows.grain(), [&](int64_t first, int64_t last) -> keel_status {
       body(first, last);
       return KEEL_OK;
     });
-  });
+  };
+  stream.enqueue(work, /*nanoseconds=*/2 * rows.count * rows.columns);
 }
 
 // Enqueues body(row) for all |rows|.

@@ -83,7 +83,7 @@ void sum_of_squares_run(Stream& stream, const keel_op_call& call, void*) {
   auto* const found = address<int32_t>(stream, *call.outputs[1]);
   const keel_dtype dtype = call.inputs[0]->dtype;
   const int64_t count = kit::element_count(*call.inputs[0]);
-  stream.enqueue([=](ThreadPool& pool) -> keel_status {
+  const auto work = [=](ThreadPool& pool) -> keel_status {
     Squares squares = squares_of(pool, x, dtype, count);
     if (before != nullptr) {
       squares.sum += static_cast<double>(*before);
@@ -92,7 +92,8 @@ void sum_of_squares_run(Stream& stream, const keel_op_call& call, void*) {
     *total = static_cast<float>(squares.sum);
     *found = squares.found ? 1 : 0;
     return KEEL_OK;
-  });
+  };
+  stream.enqueue(work, /*nanoseconds=*/count);
 }
 
 // ---- clip ------------------------------------------------------------------------
@@ -117,7 +118,7 @@ void clip_run(Stream& stream, const keel_op_call& call, void*) {
   const int64_t size = kit::dtype_size(dtype);
   const int64_t count = kit::element_count(*call.inputs[0]);
   const auto max_norm = static_cast<float>(kit::attributes<keel_op_clip_attributes>(call).max_norm);
-  stream.enqueue([=](ThreadPool& pool) -> keel_status {
+  const auto work = [=](ThreadPool& pool) -> keel_status {
     // Read when the work runs: earlier work of the stream computes the value.
     const float factor = clip_factor(max_norm, *sum);
     pool.parallel_for(count, kPiece, [=](int64_t begin, int64_t end) {
@@ -131,7 +132,8 @@ void clip_run(Stream& stream, const keel_op_call& call, void*) {
       }
     });
     return KEEL_OK;
-  });
+  };
+  stream.enqueue(work, /*nanoseconds=*/count / 2);
 }
 
 }  // namespace

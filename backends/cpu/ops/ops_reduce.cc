@@ -419,10 +419,11 @@ void reduce_run(Stream& stream, const keel_op_call& call, void* workspace) {
   if (kit::element_count(*call.outputs[0]) == 0) return;
   const Call kept = kept_call(stream, call);
   const keel_dtype computed = kit::compute_dtype(call);
-  stream.enqueue([kept, computed, workspace](ThreadPool& pool) -> keel_status {
+  const auto work = [kept, computed, workspace](ThreadPool& pool) -> keel_status {
     with_number(computed, [&](auto number) { run<decltype(number)>(pool, kept, workspace); });
     return KEEL_OK;
-  });
+  };
+  stream.enqueue(work, /*nanoseconds=*/kit::element_count(*call.inputs[0]));
 }
 
 }  // namespace

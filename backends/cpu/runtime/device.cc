@@ -19,6 +19,11 @@ namespace {
 // waking a helper.
 constexpr int64_t kCopyPiece = int64_t{1} << 20;
 
+// Nanoseconds in which one core copies or fills |bytes|, of which half are not in its caches.
+int64_t duration_of(uint64_t bytes) {
+  return static_cast<int64_t>(bytes / 16);
+}
+
 // Adds up the numbers in the lines of |path| that |format| reads; 0 if no line matches.
 uint64_t sum_of_lines(const char* path, const char* format) {
   FILE* const file = std::fopen(path, "re");
@@ -169,12 +174,13 @@ void Device::close_import(Import* import) {
 void Device::copy(Stream& stream, void* destination, const void* source, uint64_t size) {
   auto* const to = static_cast<char*>(destination);
   auto* const from = static_cast<const char*>(source);
-  stream.enqueue([=](ThreadPool& pool) -> keel_status {
+  const auto work = [=](ThreadPool& pool) -> keel_status {
     pool.parallel_for(static_cast<int64_t>(size), kCopyPiece, [=](int64_t begin, int64_t end) {
       std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
     });
     return KEEL_OK;
-  });
+  };
+  stream.enqueue(work, duration_of(size));
 }
 
 void Device::fill(Stream& stream, void* destination, const void* pattern, uint32_t pattern_size,
@@ -182,13 +188,14 @@ void Device::fill(Stream& stream, void* destination, const void* pattern, uint32
   auto* const to = static_cast<char*>(destination);
   uint64_t value = 0;
   std::memcpy(&value, pattern, pattern_size);
-  stream.enqueue([=](ThreadPool& pool) -> keel_status {
+  const auto work = [=](ThreadPool& pool) -> keel_status {
     pool.parallel_for(static_cast<int64_t>(size), kCopyPiece, [=](int64_t begin, int64_t end) {
       std::memcpy(to + begin, &value, pattern_size);
       repeat(to + begin, pattern_size, static_cast<uint64_t>(end - begin));
     });
     return KEEL_OK;
-  });
+  };
+  stream.enqueue(work, duration_of(size));
 }
 
 }  // namespace keel::cpu

@@ -46,6 +46,19 @@ void Stream::wait_for(Event& event) {
   wake(lock);
 }
 
+// Runs |work| on the calling thread, which holds the mutex of the idle stream: a second thread that
+// queries the stream waits for the work, as short as a critical section. Returns false, and has
+// done nothing, if the device has no free core.
+bool Stream::run_here(keel_status (*call)(const void* work, ThreadPool& pool), const void* work) {
+  if (status_ != KEEL_OK) return true;  // dropped
+  ThreadPool& pool = device_.pool();
+  const ThreadPool::Core core(pool, std::try_to_lock);
+  if (!core.is_held()) return false;
+  const FloatModeScope scope(float_mode_);
+  status_ = kit::guard([&] { return call(work, pool); });
+  return true;
+}
+
 // Notifies after unlocking, so that the woken thread does not block on the mutex.
 void Stream::wake(std::unique_lock<std::mutex>& lock) {
   const bool parked = parked_;

@@ -27,7 +27,7 @@ struct Task {
 
   Kind kind;
   union {
-    keel_status (*call)(void* closure, ThreadPool& pool);
+    keel_status (*call)(const void* closure, ThreadPool& pool);
     Event* event;
   };
   alignas(std::max_align_t) std::byte closure[kInlineBytes];
@@ -38,8 +38,12 @@ struct Task {
     static_assert(sizeof(Work) <= kInlineBytes);
     static_assert(std::is_trivially_copyable_v<Work> && std::is_trivially_destructible_v<Work>);
     kind = Kind::kWork;
-    call = [](void* stored, ThreadPool& pool) { return (*static_cast<Work*>(stored))(pool); };
+    call = &call_work<Work>;
     ::new (static_cast<void*>(closure)) Work(work);
+  }
+  template <typename Work>
+  static keel_status call_work(const void* work, ThreadPool& pool) {
+    return (*static_cast<const Work*>(work))(pool);
   }
 };
 

@@ -28,17 +28,23 @@ class ThreadPool {
 
   int cores() const { return cores_; }
 
-  // One core of the budget, held by the constructing thread; the constructor blocks until a core is
-  // free.
+  // One core of the budget, held by the constructing thread. The first constructor blocks until a
+  // core is free; the second holds none if no core is free.
   class Core {
    public:
     explicit Core(ThreadPool& pool) : pool_(pool) { pool_.acquire(); }
-    ~Core() { pool_.release(1); }
+    Core(ThreadPool& pool, std::try_to_lock_t) : pool_(pool), is_held_(pool.take_spare(1) == 1) {}
+    ~Core() {
+      if (is_held_) pool_.release(1);
+    }
     Core(const Core&) = delete;
     Core& operator=(const Core&) = delete;
 
+    bool is_held() const { return is_held_; }
+
    private:
     ThreadPool& pool_;
+    const bool is_held_ = true;
   };
 
   // Duration of a piece. A helper takes some 10 us to wake, and the waking thread spends 2 us.
