@@ -280,6 +280,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
 
 }  // namespace
 
+at::Tensor new_tensor(c10::DeviceIndex index, at::IntArrayRef sizes, at::ScalarType type) {
+  const c10::DeviceGuard guard(c10::Device(kType, index));
+  return at::detail::empty_generic(sizes, device_allocator(),
+                                   c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type,
+                                   std::nullopt);
+}
+
 at::Tensor plain_copy(const at::Tensor& tensor) {
   at::Tensor copy = at::empty(tensor.sizes(), tensor.options());
   if (tensor.is_conj()) copy._set_conj(true);

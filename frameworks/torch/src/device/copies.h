@@ -7,6 +7,9 @@
 
 namespace keel_torch::device {
 
+// An uninitialised contiguous tensor of device |index|, without PyTorch's dispatcher.
+at::Tensor new_tensor(c10::DeviceIndex index, at::IntArrayRef sizes, at::ScalarType type);
+
 // Copies |source| to |destination|, of the same device and shape, converting the type. In stream
 // order.
 void copy_elements(const at::Tensor& destination, const at::Tensor& source);

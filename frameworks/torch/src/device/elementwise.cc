@@ -128,6 +128,50 @@ bool submit_apart(c10::DeviceIndex device, Call& call, const at::TensorBase& out
   return submit(device, copy);
 }
 
+// Whether a call that allocates its output takes dense tensors of one shape, type and device, so
+// that nothing is broadcast or converted.
+bool is_flat(const Elementwise& call, at::ArrayRef<at::Tensor> inputs) {
+  const at::Tensor& first = inputs.front();
+  const at::ScalarType type = first.scalar_type();
+  if (!is_computable(type) || first.device().type() != kType || first.numel() == 0) return false;
+  if (call.promotion == Promotion::kFloat && !at::isFloatingType(type)) return false;
+  return std::all_of(inputs.begin(), inputs.end(), [&](const at::Tensor& input) {
+    return input.scalar_type() == type && input.device() == first.device() &&
+           input.is_contiguous() && input.sizes() == first.sizes() && !input.is_neg() &&
+           !input.unsafeGetTensorImpl()->is_wrapped_number();
+  });
+}
+
+void set_flat(View& view, const at::TensorBase& tensor, int64_t count) {
+  view.set_memory(tensor, dtype_of(tensor.scalar_type()));
+  view.rank = 1;
+  view.byte_offset = static_cast<uint64_t>(tensor.storage_offset()) * tensor.itemsize();
+  view.shape[0] = count;
+  view.strides[0] = 1;
+}
+
+// A call that is_flat accepts, as one row of elements: TensorIterator would take a third of the
+// time of a small call. Returns false where no kernel can run it; |output| is then allocated.
+bool elementwise_flat(const Elementwise& call, at::Tensor& output,
+                      at::ArrayRef<at::Tensor> inputs) {
+  const at::Tensor& first = inputs.front();
+  const at::ScalarType type =
+      call.promotion == Promotion::kCompare ? at::kBool : first.scalar_type();
+  output = new_tensor(first.device().index(), first.sizes(), type);
+  const int64_t count = first.numel();
+  Call made;
+  set_flat(made.y, output, count);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    set_flat(made.views[i], inputs[i], count);
+    made.inputs[i] = &made.views[i];
+  }
+  made.attributes.function = function_for(call.function, type, false);
+  made.attributes.alpha = call.alpha;
+  made.attributes.seed = call.seed;
+  made.attributes.offset = call.offset;
+  return submit(first.device().index(), made);
+}
+
 }  // namespace
 
 at::Tensor wrapped(const at::Scalar& number) {
@@ -138,6 +182,9 @@ at::Tensor wrapped(const at::Scalar& number) {
 
 bool elementwise(const Elementwise& call, at::Tensor& output,
                  std::initializer_list<at::Tensor> inputs) {
+  if (!output.defined() && is_flat(call, inputs)) {
+    return elementwise_flat(call, output, inputs);
+  }
   at::TensorIteratorConfig config;
   config.add_output(output);
   c10::DeviceIndex common = output.defined() && output.device().type() == kType
