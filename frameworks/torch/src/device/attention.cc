@@ -23,7 +23,7 @@ constexpr int64_t kMaxWidth = 256;  // of a head
 
 // [batch, heads, tokens, width] as Keel's [batch * tokens, heads, width]: a view of tensors that
 // are views of [batch, tokens, heads, width], as models make them. Heads follow each other within a
-// token, the layout that all of Keel's kernels take.
+// token; a token's may lie apart from the next one's, which not all kernels take.
 Tensor by_token(const Tensor& tensor) {
   const Tensor moved = tensor.transpose(1, 2);
   const Tensor rows = moved.reshape({moved.size(0) * moved.size(1), moved.size(2), moved.size(3)});
@@ -54,6 +54,33 @@ keel_op_attention_attributes attributes_of(const Tensor& query, bool is_causal,
   return {scale.value_or(1 / std::sqrt(static_cast<double>(query.size(3)))), is_causal ? 1 : 0};
 }
 
+template <typename Attributes>
+bool takes(const Tensor& query, keel_op_id op, at::ArrayRef<const View*> inputs,
+           at::ArrayRef<const View*> outputs, const Attributes& attributes) {
+  return has_kernel(query.device().index(), op, inputs, outputs, &attributes,
+                    sizeof attributes / sizeof(keel_attribute));
+}
+
+// The inputs of attention, a row per token.
+struct Rows {
+  Tensor q, k, v;
+
+  Rows(const Tensor& query, const Tensor& key, const Tensor& value)
+      : q(by_token(query)), k(by_token(key)), v(by_token(value)) {}
+
+  bool is_dense() const { return q.is_contiguous() && k.is_contiguous() && v.is_contiguous(); }
+  void make_dense() {
+    q = q.contiguous();
+    k = k.contiguous();
+    v = v.contiguous();
+  }
+  void describe(View* views) const {
+    views[0] = View(q);
+    views[1] = View(k);
+    views[2] = View(v);
+  }
+};
+
 void check_ran(bool ran, const char* name, const Tensor& query) {
   TORCH_CHECK(ran, "keel: no kernel runs ", name, " of ", query.scalar_type(), " on ",
               query.device());
@@ -65,20 +92,25 @@ using Attention =
 Attention attention(const Tensor& query, const Tensor& key, const Tensor& value,
                     const std::optional<Tensor>&, double, bool is_causal, bool,
                     std::optional<double> scale) {
-  const Tensor q = by_token(query);
-  const Tensor k = by_token(key);
-  const Tensor v = by_token(value);
+  Rows rows(query, key, value);
   const Tensor ends_q = ends_of_sequences(query);
   const Tensor ends_k = key.size(2) == query.size(2) ? ends_q : ends_of_sequences(key);
-  const Tensor out = at::empty(q.sizes(), q.options());
-  const Tensor logsumexp = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat));
-  const View inputs[] = {View(q), View(k), View(v), view_of(ends_q), view_of(ends_k)};
+  const Tensor out = at::empty(rows.q.sizes(), rows.q.options());
+  const Tensor logsumexp =
+      at::empty({rows.q.size(1), rows.q.size(0)}, rows.q.options().dtype(at::kFloat));
+  View inputs[] = {View(rows.q), View(rows.k), View(rows.v), view_of(ends_q), view_of(ends_k)};
   const View outputs[] = {View(out), View(logsumexp)};
   const bool has_ends = ends_q.defined();
-  check_ran(run(query.device().index(), KEEL_OP_ATTENTION,
-                {&inputs[0], &inputs[1], &inputs[2], has_ends ? &inputs[3] : nullptr,
-                 has_ends ? &inputs[4] : nullptr},
-                {&outputs[0], &outputs[1]}, attributes_of(query, is_causal, scale)),
+  const auto attributes = attributes_of(query, is_causal, scale);
+  const std::initializer_list<const View*> of_inputs = {&inputs[0], &inputs[1], &inputs[2],
+                                                        has_ends ? &inputs[3] : nullptr,
+                                                        has_ends ? &inputs[4] : nullptr};
+  const std::initializer_list<const View*> of_outputs = {&outputs[0], &outputs[1]};
+  if (!rows.is_dense() && !takes(query, KEEL_OP_ATTENTION, of_inputs, of_outputs, attributes)) {
+    rows.make_dense();
+    rows.describe(inputs);
+  }
+  check_ran(run(query.device().index(), KEEL_OP_ATTENTION, of_inputs, of_outputs, attributes),
             "attention", query);
   return {by_head(out, query.size(0)),
           logsumexp,
@@ -96,25 +128,35 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
     const Tensor&, std::array<bool, 4>, const Tensor& output, const Tensor& logsumexp,
     const Tensor& ends_q, const Tensor& ends_k, c10::SymInt, c10::SymInt, double, bool is_causal,
     const Tensor&, const Tensor&, std::optional<double> scale) {
-  const Tensor q = by_token(query);
-  const Tensor k = by_token(key);
-  const Tensor v = by_token(value);
+  Rows rows(query, key, value);
   const Tensor out = by_token(output).contiguous();  // what kernels ask of these two
   const Tensor dout = by_token(gradient).contiguous();
-  const Tensor dq = at::empty(q.sizes(), q.options());
-  const Tensor dk = at::empty(k.sizes(), k.options());
-  const Tensor dv = at::empty(v.sizes(), v.options());
-  const View inputs[] = {View(q),    View(k),         View(v),         View(out),
-                         View(dout), View(logsumexp), view_of(ends_q), view_of(ends_k)};
+  const Tensor dq = at::empty(rows.q.sizes(), rows.q.options());
+  const Tensor dk = at::empty(rows.k.sizes(), rows.k.options());
+  const Tensor dv = at::empty(rows.v.sizes(), rows.v.options());
+  View inputs[] = {View(rows.q), View(rows.k),    View(rows.v),    View(out),
+                   View(dout),   View(logsumexp), view_of(ends_q), view_of(ends_k)};
   const View outputs[] = {View(dq), View(dk), View(dv)};
   const bool has_ends = ends_q.defined();
   const keel_op_attention_attributes forward = attributes_of(query, is_causal, scale);
-  check_ran(run(query.device().index(), KEEL_OP_ATTENTION_BACKWARD,
-                {&inputs[0], &inputs[1], &inputs[2], &inputs[3], &inputs[4], &inputs[5],
-                 has_ends ? &inputs[6] : nullptr, has_ends ? &inputs[7] : nullptr},
-                {&outputs[0], &outputs[1], &outputs[2]},
-                keel_op_attention_backward_attributes{forward.scale, forward.causal}),
-            "attention_backward", query);
+  const keel_op_attention_backward_attributes attributes = {forward.scale, forward.causal};
+  const std::initializer_list<const View*> of_inputs = {&inputs[0],
+                                                        &inputs[1],
+                                                        &inputs[2],
+                                                        &inputs[3],
+                                                        &inputs[4],
+                                                        &inputs[5],
+                                                        has_ends ? &inputs[6] : nullptr,
+                                                        has_ends ? &inputs[7] : nullptr};
+  const std::initializer_list<const View*> of_outputs = {&outputs[0], &outputs[1], &outputs[2]};
+  if (!rows.is_dense() &&
+      !takes(query, KEEL_OP_ATTENTION_BACKWARD, of_inputs, of_outputs, attributes)) {
+    rows.make_dense();
+    rows.describe(inputs);
+  }
+  check_ran(
+      run(query.device().index(), KEEL_OP_ATTENTION_BACKWARD, of_inputs, of_outputs, attributes),
+      "attention_backward", query);
   const int64_t batch = query.size(0);
   return {by_head(dq, batch), by_head(dk, batch), by_head(dv, batch), {}};
 }

@@ -57,6 +57,34 @@ void set_layout(View& view, const at::TensorBase& tensor) {
   }
 }
 
+// A call of |op| on the tensors that the views describe, which outlive it.
+struct OpCall {
+  OpCall(c10::DeviceIndex device, keel_op_id op, at::ArrayRef<const View*> inputs,
+         at::ArrayRef<const View*> outputs, const void* attributes, uint32_t attribute_count) {
+    for (const auto& views : {inputs, outputs}) {
+      for (const View* const view : views) {
+        TORCH_CHECK(view == nullptr || view->device == device, "keel: ", keel_op_name(op),
+                    ": expected all tensors to be on the same device, but found at least two "
+                    "devices, keel:",
+                    static_cast<int>(device), " and keel:", static_cast<int>(view->device));
+        tensors.push_back(view);
+      }
+    }
+    call.op = op;
+    call.input_count = static_cast<uint32_t>(inputs.size());
+    call.output_count = static_cast<uint32_t>(outputs.size());
+    call.attribute_count = attribute_count;
+    call.inputs = tensors.data();
+    call.outputs = tensors.data() + inputs.size();
+    call.attributes = static_cast<const keel_attribute*>(attributes);
+  }
+  OpCall(const OpCall&) = delete;
+  OpCall& operator=(const OpCall&) = delete;
+
+  c10::SmallVector<const keel_tensor*, 8> tensors;
+  keel_op_call call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
+};
+
 }  // namespace
 
 void View::set_memory(const at::TensorBase& tensor, keel_dtype of_type) {
@@ -101,28 +129,22 @@ View bits_of(const at::TensorBase& tensor) {
 
 bool run(c10::DeviceIndex device, keel_op_id op, at::ArrayRef<const View*> inputs,
          at::ArrayRef<const View*> outputs, const void* attributes, uint32_t attribute_count) {
-  c10::SmallVector<const keel_tensor*, 8> tensors;
-  for (const auto& views : {inputs, outputs}) {
-    for (const View* const view : views) {
-      TORCH_CHECK(view == nullptr || view->device == device, "keel: ", keel_op_name(op),
-                  ": expected all tensors to be on the same device, but found at least two "
-                  "devices, keel:",
-                  static_cast<int>(device), " and keel:", static_cast<int>(view->device));
-      tensors.push_back(view);
-    }
-  }
-  keel_op_call call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
-  call.op = op;
-  call.input_count = static_cast<uint32_t>(inputs.size());
-  call.output_count = static_cast<uint32_t>(outputs.size());
-  call.attribute_count = attribute_count;
-  call.inputs = tensors.data();
-  call.outputs = tensors.data() + inputs.size();
-  call.attributes = static_cast<const keel_attribute*>(attributes);
-  const keel_status status = keel_op_run(stream_of(device), &call);
+  const OpCall made(device, op, inputs, outputs, attributes, attribute_count);
+  const keel_status status = keel_op_run(stream_of(device), &made.call);
   if (status == KEEL_UNSUPPORTED) return false;
   if (status != KEEL_OK) check(status, keel_op_name(op));
   return true;
+}
+
+bool has_kernel(c10::DeviceIndex device, keel_op_id op, at::ArrayRef<const View*> inputs,
+                at::ArrayRef<const View*> outputs, const void* attributes,
+                uint32_t attribute_count) {
+  const OpCall made(device, op, inputs, outputs, attributes, attribute_count);
+  keel_op_plan plan = KEEL_STRUCT_INIT(keel_op_plan, KEEL_STRUCT_OP_PLAN);
+  const keel_status status = keel_op_plan_get(handle(device), &made.call, &plan);
+  if (status == KEEL_UNSUPPORTED) return false;
+  if (status != KEEL_OK) check(status, keel_op_name(op));
+  return plan.fallback == 0;
 }
 
 at::Tensor dense(const at::Tensor& tensor) {

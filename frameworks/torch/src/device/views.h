@@ -51,6 +51,12 @@ bool run(c10::DeviceIndex device, keel_op_id op, std::initializer_list<const Vie
              sizeof(Attributes) / sizeof(keel_attribute));
 }
 
+// Returns whether |device| itself has a kernel for the call: run() would neither return false nor
+// compute on the CPU. Throws as run does.
+bool has_kernel(c10::DeviceIndex device, keel_op_id op, at::ArrayRef<const View*> inputs,
+                at::ArrayRef<const View*> outputs, const void* attributes,
+                uint32_t attribute_count);
+
 // Returns |tensor| if it is contiguous, else a copy that is.
 at::Tensor dense(const at::Tensor& tensor);
 
