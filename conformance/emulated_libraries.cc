@@ -56,7 +56,10 @@ bool use_emulated_libraries(std::string* error) {
 
 std::string marshalling_of(std::string_view kernel) {
   // docs/emulator.md lists the replacement of each library.
-  if (!kernel.starts_with("cublaslt.") && !kernel.starts_with("aclnn.")) return {};
+  if (!kernel.starts_with("cublaslt.") && !kernel.starts_with("rocblas.") &&
+      !kernel.starts_with("aclnn.")) {
+    return {};
+  }
   return fmt::format("{}{} is the emulated library's, which computes as the reference does",
                      kMarshalling, kernel);
 }

@@ -373,6 +373,7 @@ TEST(Certificate, ResultsOfCertifiedLevelsCount) {
 // By a library that the emulator replaces with the reference, and by kernels that run themselves.
 TEST(EmulatedLibraries, WhatIsMarshalling) {
   EXPECT_TRUE(marshalling_of("cublaslt.matmul").starts_with(kMarshalling));
+  EXPECT_TRUE(marshalling_of("rocblas.matmul").starts_with(kMarshalling));
   EXPECT_TRUE(marshalling_of("aclnn.matmul").starts_with(kMarshalling));
   EXPECT_EQ(marshalling_of("simt.matmul"), "");
   EXPECT_EQ(marshalling_of(""), "");

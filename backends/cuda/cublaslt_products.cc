@@ -141,6 +141,10 @@ LibraryProducts::LibraryProducts(Device& device, std::string folder)
 
 LibraryProducts::~LibraryProducts() = default;
 
+bool LibraryProducts::adds_bias() {
+  return true;
+}
+
 bool LibraryProducts::takes(const Product& product, uint64_t* out_workspace_bytes) {
   const std::shared_ptr<ProductPlan> plan = plans_->find(product);
   if (plan == nullptr) return false;

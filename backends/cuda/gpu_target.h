@@ -16,6 +16,8 @@
 #define KEEL_GPU_CCL "nccl"
 #define KEEL_GPU_CCL_UPPER "NCCL"
 #define KEEL_GPU_CCL_FILE "libnccl.so.2"
+// The library of matrix products, before names of kernels.
+#define KEEL_GPU_PRODUCTS "cublaslt"
 
 namespace keel::gpu {
 

@@ -35,8 +35,7 @@ keel_status Instance::create(const keel_instance_settings* settings,
   };
   std::optional<std::string> folder = environment(kFolderVariable);
   std::optional<std::string> ccl = environment(kCclFolderVariable);
-  std::optional<std::string> products;
-  if (!kProductsFolderKey.empty()) products = environment(kProductsFolderVariable);
+  std::optional<std::string> products = environment(kProductsFolderVariable);
   std::string file = kDriverFile;
   NcclSettings told_ccl;
   keel_status status = told_ccl.read_environment();
@@ -54,7 +53,7 @@ keel_status Instance::create(const keel_instance_settings* settings,
       }
     } else if (key == kCclFolderKey) {
       ccl = settings->values[i];
-    } else if (!kProductsFolderKey.empty() && key == kProductsFolderKey) {
+    } else if (key == kProductsFolderKey) {
       products = settings->values[i];
     } else if (told_ccl.take(key, settings->values[i], &status)) {
       if (status != KEEL_OK) return status;

@@ -22,7 +22,7 @@ class Instance {
   // dynamic loader's search path. "driver_file": the driver's file name in place of kDriverFile,
   // for chips whose vendor has a library with the driver's functions. kCclFolderKey: the folder of
   // the collectives library; default kCclFolderVariable, else the driver's folder setting.
-  // kProductsFolderKey, if not empty: the folder of the library of matrix products, likewise. See
+  // kProductsFolderKey: the folder of the library of matrix products, likewise. See
   // NcclSettings for the configuration of communicators.
   static keel_status create(const keel_instance_settings* settings,
                             std::unique_ptr<Instance>* out_instance);

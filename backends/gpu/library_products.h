@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products by the vendor's library, cuBLASLt, if the library is present and has a kernel for
-// the product; kernels/gpu computes all other products. See docs/decisions/026.
+// Matrix products by the vendor's library, cuBLASLt or rocBLAS, if the library is present and has a
+// kernel for the product; kernels/gpu computes all other products. See docs/decisions/026.
 #ifndef KEEL_BACKENDS_GPU_LIBRARY_PRODUCTS_H_
 #define KEEL_BACKENDS_GPU_LIBRARY_PRODUCTS_H_
 
@@ -46,7 +46,7 @@ struct Factors {
 class LibraryProducts {
  public:
   // |folder| contains the library; if empty, the search covers the dynamic loader's paths and
-  // CUDA's default folder.
+  // the default folder of the vendor's toolkit.
   LibraryProducts(Device& device, std::string folder);
   // Workspace limit of the library. Every product with a workspace receives the full size, so that
   // core's allocator returns the same block to a stream each time.
@@ -57,6 +57,8 @@ class LibraryProducts {
   LibraryProducts(const LibraryProducts&) = delete;
   LibraryProducts& operator=(const LibraryProducts&) = delete;
 
+  // Whether the library adds a bias; else no product may have one.
+  static bool adds_bias();
   // Whether run() computes |product|. Sets the required workspace to 0 or kWorkspaceBytes.
   bool takes(const Product& product, uint64_t* out_workspace_bytes);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces cublaslt.cc and cublaslt_products.cc in builds without cublasLt.h.
+// For plugins without a library of matrix products, and for CUDA's in builds without cublasLt.h.
 #include "backends/gpu/library_products.h"
 
 namespace keel::gpu {
@@ -9,6 +9,10 @@ class LibraryProducts::Plans {};
 LibraryProducts::LibraryProducts(Device& /*device*/, std::string /*folder*/) {}
 
 LibraryProducts::~LibraryProducts() = default;
+
+bool LibraryProducts::adds_bias() {
+  return false;
+}
 
 bool LibraryProducts::takes(const Product& /*product*/, uint64_t* /*out_workspace_bytes*/) {
   return false;

@@ -206,9 +206,9 @@ bool rounds_twice(const Product& product) {
                                           is_aligned(product.c_row, product.c_alignment));
 }
 
-// The library adds a bias of c's dtype. The library does not document its gelu or its accuracy, and
-// has no other activation: a kernel finishes float32 sums. For a c of 16 bits, the sums are stored
-// beside c.
+// cuBLASLt adds a bias of c's dtype. cuBLASLt does not document its gelu or its accuracy, and has
+// no other activation; rocBLAS adds nothing: a kernel finishes float32 sums. For a c of 16 bits,
+// the sums are stored beside c.
 bool split_matmul(const keel_op_call& call, LibraryCall* out_call) {
   constexpr uint64_t kMostSums = uint64_t{1} << 30;
   const keel_tensor& c = *call.outputs[0];
@@ -216,7 +216,8 @@ bool split_matmul(const keel_op_call& call, LibraryCall* out_call) {
   Product& product = out_call->product;
   if (!product_of(call, *call.inputs[0], *call.inputs[1], c, &product)) return false;
   out_call->is_ended = activation_of(call) != 0 ||
-                       (bias != nullptr && (product.in != product.out || rounds_twice(product)));
+                       (bias != nullptr && (!LibraryProducts::adds_bias() ||
+                                            product.in != product.out || rounds_twice(product)));
   out_call->sums_bytes = 0;
   if (!out_call->is_ended) {
     product.bias = bias != nullptr;
@@ -337,13 +338,13 @@ keel_status run_packed_by_library(Stream& stream, const keel_op_call& call, void
   return run_by_library<split_matmul>(stream, PackedAsMatmul(call).call(), workspace, out_ran);
 }
 
-constexpr LibraryOp kMatmulByLibrary = {"cublaslt.matmul", library_takes<split_matmul>,
+constexpr LibraryOp kMatmulByLibrary = {KEEL_GPU_PRODUCTS ".matmul", library_takes<split_matmul>,
                                         run_by_library<split_matmul>};
-constexpr LibraryOp kBatchedMatmulByLibrary = {"cublaslt.batched_matmul",
+constexpr LibraryOp kBatchedMatmulByLibrary = {KEEL_GPU_PRODUCTS ".batched_matmul",
                                                library_takes<split_batched_matmul>,
                                                run_by_library<split_batched_matmul>};
-constexpr LibraryOp kPackedMatmulByLibrary = {"cublaslt.packed_matmul", library_takes_packed,
-                                              run_packed_by_library};
+constexpr LibraryOp kPackedMatmulByLibrary = {KEEL_GPU_PRODUCTS ".packed_matmul",
+                                              library_takes_packed, run_packed_by_library};
 
 }  // namespace
 

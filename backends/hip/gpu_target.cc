@@ -24,13 +24,16 @@
 // Collectives: RCCL, opened at run time beside the runtime. 8-bit floats are not claimed: on some
 // chips RCCL's are of the kind without infinities and negative zero.
 //
-// Operators: kernels/gpu, if a code object of this build is for the device's architecture.
+// Operators: kernels/gpu, if a code object of this build is for the device's architecture; matrix
+// products by rocBLAS, if found.
 //
 // Health: whether the device is lost. No management library is asked.
 //
 // Settings: "library_folder", the folder of libamdhip64.so.7, .6 or .5; default
 // KEEL_HIP_LIBRARY_FOLDER. "driver_file", another file's name there. "rccl_folder", the folder of
 // librccl.so.1; default KEEL_RCCL_LIBRARY_FOLDER, else the runtime's folder setting.
+// "rocblas_folder", the folder of librocblas.so.5, .4, .3 or .0; default
+// KEEL_ROCBLAS_LIBRARY_FOLDER, else the runtime's folder setting.
 // "rccl_cga_cluster_size", "rccl_min_ctas", "rccl_max_ctas", "rccl_net_name": see nccl_settings.h.
 #include "backends/hip/gpu_target.h"
 

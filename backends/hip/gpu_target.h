@@ -17,6 +17,8 @@
 #define KEEL_GPU_CCL "rccl"
 #define KEEL_GPU_CCL_UPPER "RCCL"
 #define KEEL_GPU_CCL_FILE "librccl.so.1"
+// The library of matrix products, before names of kernels.
+#define KEEL_GPU_PRODUCTS "rocblas"
 
 namespace keel::gpu {
 
@@ -114,9 +116,8 @@ inline constexpr const char* kDriverFile = "";  // the newest soname in the fold
 inline constexpr const char* kFolderVariable = "KEEL_HIP_LIBRARY_FOLDER";
 inline constexpr const char* kCclFolderVariable = "KEEL_RCCL_LIBRARY_FOLDER";
 inline constexpr std::string_view kCclFolderKey = "rccl_folder";
-// No library of matrix products is called.
-inline constexpr const char* kProductsFolderVariable = "";
-inline constexpr std::string_view kProductsFolderKey;
+inline constexpr const char* kProductsFolderVariable = "KEEL_ROCBLAS_LIBRARY_FOLDER";
+inline constexpr std::string_view kProductsFolderKey = "rocblas_folder";
 // The oldest supported version; all functions that the plugin requires exist since then.
 inline constexpr int kOldestDriver = 50200000;
 inline constexpr keel_binary_format kBinaryFormat = KEEL_BINARY_HSACO;

@@ -8,5 +8,7 @@
 
 // The plugin's name, before names of kernels.
 #define KEEL_GPU "level_zero"
+// No library of matrix products is called.
+#define KEEL_GPU_PRODUCTS "none"
 
 #endif  // KEEL_BACKENDS_LEVEL_ZERO_OPS_TARGET_H_

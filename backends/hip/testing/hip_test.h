@@ -31,6 +31,20 @@ class HipFixture : public KeelTest {
     EXPECT_KEEL_OK(keel_device_info_get(device, &info));
     return info;
   }
+  // Runs |body|; returns the log.
+  template <typename Body>
+  static std::string log_of(Body&& body) {
+    std::string log;
+    keel_set_log(
+        KEEL_LOG_INFO,
+        [](void* user, keel_log_level, const char* text) {
+          static_cast<std::string*>(user)->append(text).append("\n");
+        },
+        &log);
+    body();
+    keel_set_log(KEEL_LOG_WARNING, nullptr, nullptr);
+    return log;
+  }
   void expect_works(keel_device device) {
     const std::vector<uint32_t> words = pattern(1000, 7);
     EXPECT_EQ(read(device, alloc_filled(device, words), words.size()), words);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A runtime for one test: a copy of the library over the emulated chip, with fresh state and with
-// the stand-ins of the plugin's kernels in the same folder; optionally RCCL.
+// the stand-ins of the plugin's kernels in the same folder; optionally RCCL and rocBLAS.
 #ifndef KEEL_BACKENDS_HIP_TESTING_OWN_RUNTIME_H_
 #define KEEL_BACKENDS_HIP_TESTING_OWN_RUNTIME_H_
 
@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 namespace keel::testing {
@@ -35,6 +36,7 @@ class OwnRuntime {
   ~OwnRuntime() {
     unsetenv("KEEL_EMULATED_HIP");
     unsetenv("KEEL_EMULATED_RCCL");
+    unsetenv("KEEL_EMULATED_ROCBLAS");
     std::filesystem::remove_all(folder_);
   }
   OwnRuntime(const OwnRuntime&) = delete;
@@ -46,8 +48,25 @@ class OwnRuntime {
     std::filesystem::copy_file(KEEL_EMULATED_RCCL_FILE, folder_ + "/librccl.so.1");
     setenv("KEEL_EMULATED_RCCL", settings.c_str(), 1);
   }
-  const std::string& folder() const { return folder_; }
-  std::string runtime() const { return folder_ + "/libamdhip64.so.5"; }
+  // Copies the library |file| there as rocBLAS with kernels for |architecture|. |settings|: as in
+  // KEEL_EMULATED_ROCBLAS, which also stays set.
+  void add_rocblas(const std::string& file, const std::string& settings = "",
+                   const std::string& architecture = "gfx90a") const {
+    std::filesystem::copy_file(file, rocblas());
+    const std::string kernels = folder_ + "/rocblas/library";
+    std::filesystem::create_directories(kernels);
+    std::ofstream(kernels + "/TensileLibrary_lazy_" + architecture + ".dat") << "kernels";
+    setenv("KEEL_EMULATED_ROCBLAS", settings.c_str(), 1);
+  }
+  std::string rocblas() const {
+    return folder_ + "/librocblas.so.0";
+  }
+  const std::string& folder() const {
+    return folder_;
+  }
+  std::string runtime() const {
+    return folder_ + "/libamdhip64.so.5";
+  }
 
  private:
   std::string folder_;
