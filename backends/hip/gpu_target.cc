@@ -27,7 +27,7 @@
 // Operators: kernels/gpu, if a code object of this build is for the device's architecture; matrix
 // products by rocBLAS, if found.
 //
-// Health: whether the device is lost. No management library is asked.
+// Health: whether the device is lost; ECC errors, retired pages and heat by ROCm SMI, if found.
 //
 // Settings: "library_folder", the folder of libamdhip64.so.7, .6 or .5; default
 // KEEL_HIP_LIBRARY_FOLDER. "driver_file", another file's name there. "rccl_folder", the folder of

@@ -3,23 +3,11 @@
 #ifndef KEEL_BACKENDS_HIP_MONITOR_TARGET_H_
 #define KEEL_BACKENDS_HIP_MONITOR_TARGET_H_
 
-#include <keel/abi.h>
-
-#include <string>
+#include "backends/hip/rocm_smi.h"
 
 namespace keel::gpu {
 
-// Reports nothing: no management library is opened, and the text of the health says so.
-class Monitor {
- public:
-  explicit Monitor(const std::string& /*folder*/) {}
-
-  void examine(const std::string& /*pci_address*/, keel_device_health* /*out_health*/,
-               std::string* out_text) const {
-    *out_text += (out_text->empty() ? "" : "; ");
-    *out_text += "no management library is asked";
-  }
-};
+using Monitor = hip::RocmSmi;
 
 }  // namespace keel::gpu
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A runtime for one test: a copy of the library over the emulated chip, with fresh state and with
-// the stand-ins of the plugin's kernels in the same folder; optionally RCCL and rocBLAS.
+// the stand-ins of the plugin's kernels in the same folder; optionally RCCL, rocBLAS and
+// ROCm SMI.
 #ifndef KEEL_BACKENDS_HIP_TESTING_OWN_RUNTIME_H_
 #define KEEL_BACKENDS_HIP_TESTING_OWN_RUNTIME_H_
 
@@ -37,6 +38,7 @@ class OwnRuntime {
     unsetenv("KEEL_EMULATED_HIP");
     unsetenv("KEEL_EMULATED_RCCL");
     unsetenv("KEEL_EMULATED_ROCBLAS");
+    unsetenv("KEEL_EMULATED_ROCM_SMI");
     std::filesystem::remove_all(folder_);
   }
   OwnRuntime(const OwnRuntime&) = delete;
@@ -58,6 +60,13 @@ class OwnRuntime {
     std::ofstream(kernels + "/TensileLibrary_lazy_" + architecture + ".dat") << "kernels";
     setenv("KEEL_EMULATED_ROCBLAS", settings.c_str(), 1);
   }
+#ifdef KEEL_EMULATED_ROCM_SMI_FILE
+  // The same for ROCm SMI and KEEL_EMULATED_ROCM_SMI.
+  void add_rocm_smi(const std::string& settings = "") const {
+    std::filesystem::copy_file(KEEL_EMULATED_ROCM_SMI_FILE, folder_ + "/librocm_smi64.so.1");
+    setenv("KEEL_EMULATED_ROCM_SMI", settings.c_str(), 1);
+  }
+#endif
   std::string rocblas() const {
     return folder_ + "/librocblas.so.0";
   }
