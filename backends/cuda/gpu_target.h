@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/gpu/image.h"
+
 // The plugin's name, which begins the texts of its failures.
 #define KEEL_GPU "cuda"
 // The collectives library.
@@ -168,6 +170,12 @@ const char* image_defect(const void* data, uint64_t size);
 // Writes the reason of a failure to |*out_log|, if the driver gives one.
 Result load_image(const Functions& cu, const void* image, NativeModule* out_module,
                   std::string* out_log);
+// Loads the kernels of |image| on |device|.
+inline Result load_family(const Functions& cu, NativeDevice /*device*/, int /*driver_version*/,
+                          const simt::Image& image, NativeModule* out_module,
+                          std::string* out_log) {
+  return load_image(cu, image.bytes.data(), out_module, out_log);
+}
 Result allow_shared_bytes(const Functions& cu, NativeFunction function, uint32_t bytes);
 
 }  // namespace keel::gpu

@@ -84,17 +84,18 @@ int Instance::lowest_capability() const {
   return lowest_capability_;
 }
 
-bool Instance::has_kernels(uint32_t ordinal, int capability) const {
+bool Instance::has_kernels(uint32_t ordinal, int capability,
+                           const std::string& architecture) const {
   if (!Kernels::are_for(capability)) return false;
   if (Kernels::surely_load(driver().version())) return true;
   const std::lock_guard lock(mutex_);
-  if (const auto tried = loads_kernels_.find(capability); tried != loads_kernels_.end()) {
+  if (const auto tried = loads_kernels_.find(architecture); tried != loads_kernels_.end()) {
     return tried->second;
   }
   std::unique_ptr<Device> device;
   // A failure is not cached: a device in use by another process may be free the next time.
   if (Device::open(driver(), ordinal, libraries_, &device) != KEEL_OK) return false;
-  return loads_kernels_[capability] = device->kernels() != nullptr;
+  return loads_kernels_[architecture] = device->kernels() != nullptr;
 }
 
 keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) const {
@@ -125,7 +126,7 @@ keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) con
   out_info->type = KEEL_DEVICE_GPU;
   out_info->capabilities = kCapabilities;
   describe_device(api, device, out_info);
-  if (has_kernels(ordinal, capability_of(api, device))) {
+  if (has_kernels(ordinal, capability_of(api, device), out_info->architecture)) {
     out_info->capabilities |= KEEL_CAPABILITY_OPS;
   }
   if (can_share_memory(api, device)) out_info->capabilities |= KEEL_CAPABILITY_EXPORT;

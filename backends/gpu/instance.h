@@ -38,10 +38,10 @@ class Instance {
   keel_status describe(uint32_t ordinal, keel_device_info* out_info) const;
 
  private:
-  // Whether devices of compute capability |capability| can load the operators' kernels. If the
-  // driver is older than the kernels, the first call tries to load them on |ordinal|, in a
-  // temporary context.
-  bool has_kernels(uint32_t ordinal, int capability) const;
+  // Whether devices of compute capability |capability| and |architecture| can load the operators'
+  // kernels. If only loading tells, the first call tries to load them on |ordinal|, in a temporary
+  // context.
+  bool has_kernels(uint32_t ordinal, int capability, const std::string& architecture) const;
 
   Instance(std::string folder, std::string file, LibrarySettings libraries)
       : folder_(std::move(folder)), file_(std::move(file)), libraries_(std::move(libraries)) {}
@@ -52,7 +52,7 @@ class Instance {
   mutable std::once_flag capability_asked_;
   mutable int lowest_capability_ = 0;
   mutable std::mutex mutex_;
-  mutable std::map<int, bool> loads_kernels_;  // results of load attempts, by capability
+  mutable std::map<std::string, bool> loads_kernels_;  // results of load attempts, by architecture
 };
 
 }  // namespace keel::gpu

@@ -26,6 +26,7 @@ std::unique_ptr<Kernels> Kernels::load(Device& device) {
   Result result = kSuccess;
   const char* call = nullptr;
   const char* name = nullptr;
+  std::string log;
   const keel_status status = device.call(Names::ModuleLoadDataEx, [&](const Functions& api) {
     if (!are_for(capability_of(api, device.handle()))) return kSuccess;
     if (api.DeviceGetAttribute(&multiprocessors, kMultiprocessorCount, device.handle()) ==
@@ -33,7 +34,7 @@ std::unique_ptr<Kernels> Kernels::load(Device& device) {
         multiprocessors > 0) {
       kernels->multiprocessors_ = static_cast<uint32_t>(multiprocessors);
     }
-    result = kernels->load_images(api, &call, &name);
+    result = kernels->load_images(device, &call, &name, &log);
     return kSuccess;  // the device is usable without operators
   });
   if (status == KEEL_OK && result == kSuccess && kernels->modules_[0] != nullptr) {
@@ -44,19 +45,22 @@ std::unique_ptr<Kernels> Kernels::load(Device& device) {
     const std::string what = std::string(call) + " of " + name;
     device.driver().warn_once(
         KEEL_GPU ": the operators' kernels cannot be loaded, and are not claimed: " +
-        device.driver().text_of(what.c_str(), result) + "; " + device.driver().description());
+        device.driver().text_of(what.c_str(), result) + (log.empty() ? "" : "; ") + log + "; " +
+        device.driver().description());
   }
   return nullptr;
 }
 
-Result Kernels::load_images(const Functions& api, const char** out_call, const char** out_name) {
-  std::string log;
+Result Kernels::load_images(const Device& device, const char** out_call, const char** out_name,
+                            std::string* out_log) {
+  const Functions& api = device.functions();
   NativeModule* module = modules_.data();
   NativeFunction* function = functions_.data();
   for (const simt::Image& image : images()) {
     *out_call = Names::ModuleLoadDataEx;
     *out_name = image.family;
-    Result result = load_image(api, image.bytes.data(), module, &log);
+    Result result =
+        load_family(api, device.handle(), device.driver().version(), image, module, out_log);
     if (result != kSuccess) return result;
     *out_call = Names::ModuleGetFunction;
     for (const char* const kernel : image.kernels) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "kernels/gpu/image.h"
 #include "kernels/gpu/kernels.h"
@@ -47,9 +48,10 @@ class Kernels {
 
  private:
   Kernels() = default;
-  // Requires the device's context. On failure, |*out_call| is the function that failed and
-  // |*out_name| its argument.
-  Result load_images(const Functions& api, const char** out_call, const char** out_name);
+  // Requires the device's context. On failure, |*out_call| is the function that failed, |*out_name|
+  // its argument, and |*out_log| what else is known.
+  Result load_images(const Device& device, const char** out_call, const char** out_name,
+                     std::string* out_log);
 
   std::array<NativeModule, simt::kFamilies> modules_ = {};
   std::array<NativeFunction, static_cast<size_t>(simt::KernelId::kCount)> functions_ = {};

@@ -24,8 +24,8 @@
 // Collectives: RCCL, opened at run time beside the runtime. 8-bit floats are not claimed: on some
 // chips RCCL's are of the kind without infinities and negative zero.
 //
-// Operators: kernels/gpu, if a code object of this build is for the device's architecture; matrix
-// products by rocBLAS, if found.
+// Operators: kernels/gpu, if a code object of this build is for the device's architecture, or,
+// asked by KEEL_HIPRTC=1, compiled when the device is opened; matrix products by rocBLAS, if found.
 //
 // Health: whether the device is lost; ECC errors, retired pages and heat by ROCm SMI, if found.
 //
@@ -41,9 +41,11 @@
 
 #include <cstring>
 #include <keel/plugin_kit.hpp>
+#include <limits>
 
 #include "backends/gpu/kernels.h"
 #include "backends/gpu/result_codes.h"
+#include "backends/hip/run_time_compiler.h"
 #include "kernels/gpu/image.h"
 
 namespace keel::gpu {
@@ -155,8 +157,24 @@ std::span<const simt::Image> images() {
   return simt::hip_images();
 }
 
+// Only loading tells whether an image has code for a device.
 int image_version() {
-  return 0;  // the format of code objects has not changed since the oldest supported runtime
+  return std::numeric_limits<int>::max();
+}
+
+Result load_family(const Functions& hip, NativeDevice device, int runtime_version,
+                   const simt::Image& image, NativeModule* out_module, std::string* out_log) {
+  const Result loaded = load_image(hip, image.bytes.data(), out_module, out_log);
+  if (loaded != kErrorNoBinaryForGpu) return loaded;
+  keel_device_info info = {};
+  describe_device(hip, device, &info);
+  const std::string full = info.architecture;  // "gfx90a:sramecc+:xnack-"
+  const std::string* code = nullptr;
+  if (!compile_family(image.family, full.substr(0, full.find(':')), runtime_version,
+                      reinterpret_cast<const void*>(hip.Init), &code, out_log)) {
+    return loaded;
+  }
+  return load_image(hip, code->data(), out_module, out_log);
 }
 
 void describe_device(const Functions& hip, NativeDevice device, keel_device_info* out_info) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/gpu/image.h"
 #include "vendor/hip.h"
 
 // The plugin's name, which begins the texts of its failures.
@@ -182,6 +183,10 @@ inline Result load_image(const Functions& hip, const void* image, NativeModule* 
                          std::string* /*out_log*/) {
   return hip.ModuleLoadDataEx(out_module, image);
 }
+// Loads the kernels of |image| on |device|, compiled now if the image has no code for its
+// architecture and the user has asked for that.
+Result load_family(const Functions& hip, NativeDevice device, int runtime_version,
+                   const simt::Image& image, NativeModule* out_module, std::string* out_log);
 // Returns hipErrorInvalidValue.
 inline Result allow_shared_bytes(const Functions& /*hip*/, NativeFunction /*function*/,
                                  uint32_t /*bytes*/) {

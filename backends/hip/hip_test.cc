@@ -3,6 +3,7 @@
 // a framework.
 #include "backends/hip/testing/hip_test.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 
 #include <cstring>
@@ -32,6 +33,13 @@ class HipTest : public HipFixture {
     call.output_count = 1;
     call.outputs = both;
     return keel_op_run(stream, &call);
+  }
+  // The number of families that the emulated compiler has compiled.
+  static uint64_t compiled(const OwnRuntime& runtime) {
+    void* const library = dlopen(runtime.runtime().c_str(), RTLD_NOW | RTLD_NOLOAD);
+    const auto counter = reinterpret_cast<uint64_t (*)()>(
+        library == nullptr ? nullptr : dlsym(library, "keel_emulated_hip_compiled"));
+    return counter == nullptr ? ~uint64_t{0} : counter();
   }
   static std::string kernels() {
     std::ifstream file(KEEL_TEST_KERNELS, std::ios::binary);
@@ -100,6 +108,64 @@ TEST_F(HipTest, ADeviceIsDescribed) {
   EXPECT_EQ(first.capabilities & KEEL_CAPABILITY_CCL, 0u);
   const OwnRuntime narrow("warp=32");
   EXPECT_STREQ(info(load_hip(narrow).at(0)).architecture, "gfx1030");
+}
+
+// ---- code for the device's architecture ------------------------------------------
+
+TEST_F(HipTest, WithoutCodeForTheArchitectureNoOperatorIsClaimed) {
+  const OwnRuntime runtime("architecture=gfx90a version=60000000");
+  std::vector<keel_device> devices;
+  const std::string log = log_of([&] { devices = load_hip(runtime); });
+  EXPECT_EQ(info(devices.at(0)).capabilities & KEEL_CAPABILITY_OPS, 0u);
+  EXPECT_HAS(log, "hipErrorNoBinaryForGpu");
+  EXPECT_HAS(log, "no code for gfx90a; with KEEL_HIPRTC=1 the plugin compiles the kernels");
+  EXPECT_EQ(compiled(runtime), 0u);
+  expect_works(devices[0]);
+}
+
+TEST_F(HipTest, KernelsAreCompiledWhenAskedFor) {
+  const OwnRuntime runtime("devices=2 architecture=gfx942 version=60000000");
+  setenv("KEEL_HIPRTC", "1", 1);
+  const auto devices = load_hip(runtime);
+  EXPECT_NE(info(devices.at(0)).capabilities & KEEL_CAPABILITY_OPS, 0u);
+  const uint64_t families = compiled(runtime);
+  EXPECT_GT(families, 0u);
+  for (const keel_device device : {devices[0], devices.at(1)}) {
+    const keel_stream stream = new_stream(device);
+    void* const memory = alloc_filled(device, std::vector<uint32_t>(64, 0x3fc00000));  // 1.5
+    ASSERT_KEEL_OK(add(stream, memory));
+    ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
+    EXPECT_EQ(read(device, memory, 64), std::vector<uint32_t>(64, 0x40400000));
+  }
+  EXPECT_EQ(compiled(runtime), families) << "once for the process";
+  unsetenv("KEEL_HIPRTC");
+}
+
+// The compiler ends the process at an architecture that it does not know, as does the emulated one.
+TEST_F(HipTest, AnUnknownArchitectureIsNotCompiledFor) {
+  setenv("KEEL_HIPRTC", "1", 1);
+  for (const char* const settings :
+       {"architecture=gfx1234 version=60000000", "architecture=gfx942 version=50721153"}) {
+    const OwnRuntime runtime(settings);
+    std::vector<keel_device> devices;
+    const std::string log = log_of([&] { devices = load_hip(runtime); });
+    EXPECT_EQ(info(devices.at(0)).capabilities & KEEL_CAPABILITY_OPS, 0u) << settings;
+    EXPECT_HAS(log, "is not on the list of what this runtime's compiler knows");
+    EXPECT_EQ(compiled(runtime), 0u);
+    expect_works(devices[0]);
+  }
+  unsetenv("KEEL_HIPRTC");
+}
+
+TEST_F(HipTest, AFailedCompilationIsNamed) {
+  const OwnRuntime runtime("architecture=gfx908 hiprtc=6");
+  setenv("KEEL_HIPRTC", "1", 1);
+  std::vector<keel_device> devices;
+  const std::string log = log_of([&] { devices = load_hip(runtime); });
+  unsetenv("KEEL_HIPRTC");
+  EXPECT_EQ(info(devices.at(0)).capabilities & KEEL_CAPABILITY_OPS, 0u);
+  EXPECT_HAS(log, "hiprtcCompileProgram of ");
+  EXPECT_HAS(log, "HIPRTC_ERROR_COMPILATION: error: as the settings say");
 }
 
 // ---- the current device --------------------------------------------------------

@@ -23,6 +23,10 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   if (status.ok()) status = take_number(&values, "init", 0, 999, &init);
   if (status.ok()) status = take_number(&values, "image", 0, 999, &image);
   if (status.ok()) status = take_number(&values, "warp", 32, 64, &settings.warp);
+  if (std::string_view(kVendor.name) == "HIP") {
+    if (status.ok()) status = take_number(&values, "hiprtc", 0, 99, &settings.hiprtc);
+    if (auto told = values.extract("architecture")) settings.architecture = told.mapped();
+  }
   if (!status.ok()) return status;
   settings.version = static_cast<int>(version);
   settings.init = static_cast<CUresult>(init);

@@ -28,6 +28,8 @@ struct Settings {
   CUresult image = CUDA_SUCCESS;  // result of cuModuleLoadDataEx for any fat binary
   std::set<std::string> missing;  // functions that the library lacks
   uint64_t warp = kVendor.warp;   // threads of a warp: 32 or 64
+  std::string architecture;       // HIP: the devices', for which no bundle has code
+  uint64_t hiprtc = 0;            // HIP: result of hiprtcCompileProgram
 };
 // Parses the value of kVendor.variable.
 Status read_settings(std::string_view text, Settings* out_settings);

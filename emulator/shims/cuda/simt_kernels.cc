@@ -56,6 +56,11 @@ Opened open_libraries() {
   return {libraries, {}};
 }
 
+const Opened& opened_libraries() {
+  static const Opened& opened = *new Opened(open_libraries());
+  return opened;
+}
+
 class Reached : public simt::AddressSpace {
  public:
   explicit Reached(Access& access) : access_(access) {}
@@ -76,8 +81,19 @@ class Reached : public simt::AddressSpace {
 
 }  // namespace
 
+const void* image_of_family(std::string_view family, std::string* out_why) {
+  const Opened& opened = opened_libraries();
+  const uint64_t count = opened.libraries == nullptr ? 0 : opened.libraries->count;
+  for (uint64_t i = 0; i < count; ++i) {
+    const simt::Library& library = opened.libraries->first[i];
+    if (library.family == family) return library.image;
+  }
+  *out_why = opened.libraries == nullptr ? opened.why : "no such family of kernels";
+  return nullptr;
+}
+
 const simt::Library* find_simt_kernels(const void* image, std::string* out_why) {
-  static const Opened& opened = *new Opened(open_libraries());
+  const Opened& opened = opened_libraries();
   if (opened.libraries == nullptr) {
     *out_why = opened.why;
     return nullptr;

@@ -3,6 +3,7 @@
 #define KEEL_EMULATOR_SHIMS_CUDA_SIMT_KERNELS_H_
 
 #include <string>
+#include <string_view>
 
 #include "emulator/memory.h"
 #include "emulator/simt/library.h"
@@ -15,6 +16,10 @@ namespace keel::emulator::cuda {
 // with the reason in |*out_why|, if no family matches or the file is missing. The result lives as
 // long as the process. Thread-safe.
 const simt::Library* find_simt_kernels(const void* image, std::string* out_why);
+
+// Returns the image of |family|, as find_simt_kernels accepts it; NULL, with the reason in
+// |*out_why|, likewise.
+const void* image_of_family(std::string_view family, std::string* out_why);
 
 // Runs a launch of |kernel| on the queue's thread. Writes a failure's text to stderr, too: the
 // driver's interface returns only a number.

@@ -148,8 +148,11 @@ hipError_t hipDeviceTotalMem(size_t* bytes, hipDevice_t device) {
 hipError_t hipGetDeviceProperties(hipDevicePropR0000* properties, int device) {
   return when_ready([&] {
     *properties = {};
+    const std::string& told = keel::emulator::cuda::Driver::get().settings().architecture;
     std::snprintf(properties->gcnArchName, sizeof(properties->gcnArchName), "%s",
-                  is_wide() ? "gfx90a:sramecc+:xnack-" : "gfx1030");
+                  !told.empty() ? told.c_str()
+                  : is_wide()   ? "gfx90a:sramecc+:xnack-"
+                                : "gfx1030");
     return cuDeviceGetName(properties->before, 256, device);
   });
 }
