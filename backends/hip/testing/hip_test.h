@@ -35,6 +35,9 @@ class HipFixture : public KeelTest {
   template <typename Body>
   static std::string log_of(Body&& body) {
     std::string log;
+    const struct Restored {
+      ~Restored() { keel_set_log(KEEL_LOG_WARNING, nullptr, nullptr); }
+    } restored;
     keel_set_log(
         KEEL_LOG_INFO,
         [](void* user, keel_log_level, const char* text) {
@@ -42,7 +45,6 @@ class HipFixture : public KeelTest {
         },
         &log);
     body();
-    keel_set_log(KEEL_LOG_WARNING, nullptr, nullptr);
     return log;
   }
   void expect_works(keel_device device) {
