@@ -68,7 +68,7 @@ class Interpreter {
     if (local_bytes > kMaxLocalBytes) fail("more local memory than a group has");
     local_.resize(local_bytes);
     const Triple& size = launch_.group;
-    threads_.resize(size_t{size[0]} * size[1] * size[2]);
+    threads_.resize(kernel_.has_barrier ? size_t{size[0]} * size[1] * size[2] : 1);
     const Triple& grid = launch_.grid;
     for (group_[2] = 0; group_[2] < grid[2]; ++group_[2]) {
       for (group_[1] = 0; group_[1] < grid[1]; ++group_[1]) {
@@ -83,12 +83,18 @@ class Interpreter {
   void run_group() {
     std::fill(local_.begin(), local_.end(), kPoison);
     const Triple& size = launch_.group;
-    for (size_t i = 0; i < threads_.size(); ++i) {
-      Thread& thread = threads_[i];
-      const auto at = static_cast<uint32_t>(i);
+    const uint32_t count = size[0] * size[1] * size[2];
+    const auto place = [&](Thread& thread, uint32_t at) {
       thread.id = {at % size[0], at / size[0] % size[1], at / size[0] / size[1]};
       start(thread);
+    };
+    // Without a barrier the threads run one after the other, in the same memory.
+    for (uint32_t i = 0; !kernel_.has_barrier && i < count; ++i) {
+      place(threads_[0], i);
+      while (!threads_[0].frames.empty()) step(threads_[0]);
     }
+    if (!kernel_.has_barrier) return;
+    for (uint32_t i = 0; i < count; ++i) place(threads_[i], i);
     while (true) {
       size_t waiting = 0;
       for (Thread& thread : threads_) {

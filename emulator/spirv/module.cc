@@ -271,10 +271,24 @@ class Parser {
     }
   }
 
+  bool reaches_barrier(uint32_t id, std::set<uint32_t>* seen) const {
+    const auto found = module_->functions_.find(id);
+    if (found == module_->functions_.end() || !seen->insert(id).second) return false;
+    for (const Instruction& each : found->second.body) {
+      if (each.code == kOpControlBarrier) return true;
+      if (each.code == kOpFunctionCall && !each.operands.empty() &&
+          reaches_barrier(each.operands[0], seen)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   void add_kernel(uint32_t id, const std::string& name) {
     const auto found = module_->functions_.find(id);
     if (found == module_->functions_.end()) refuse("a kernel has no function");
-    Kernel kernel = {name, &found->second, {}};
+    std::set<uint32_t> seen;
+    Kernel kernel = {name, &found->second, {}, reaches_barrier(id, &seen)};
     for (const uint32_t parameter : found->second.parameters) {
       const Type& its = type(types_of_.at(parameter));
       using Kind = Parameter::Kind;

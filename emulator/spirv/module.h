@@ -73,6 +73,7 @@ struct Kernel {
   std::string name;
   const Function* function = nullptr;
   std::vector<Parameter> parameters;
+  bool has_barrier = false;  // in its function, or in one that it calls
 };
 
 // Whether |bytes| declare 64-bit floats, whatever else they are.
