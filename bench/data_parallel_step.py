@@ -122,28 +122,13 @@ class Peers:
 
 def run_keel(arguments, ranks, config, training, folder):
     """Seconds of each step of Keel's job."""
-    result = folder / "result.json"
-    options = {
-        "--model": config["architecture"],
-        "--text": folder / "text",
-        "--devices": ",".join(f"cpu:{rank}" for rank in range(ranks)),
-        "--mesh": f"dp={ranks}",
-        "--batch": training["batch"],
-        "--steps": arguments.steps,
-        "--report-every": 1,
-        "--sample-length": 0,
-        "--json": result,
-    }
-    for option in ("layers", "width", "heads", "kv_heads", "mlp_width", "context"):
-        options["--" + option.replace("_", "-")] = config[option]
-    words = [str(word) for option in options.items() for word in option]
-    subprocess.run(
-        [arguments.programs / "keel", "run", "-n", str(ranks), "--", arguments.programs / "train_gpt",
-         *words],
-        check=True, stdout=subprocess.DEVNULL, timeout=DEADLINE,
-        env=dict(os.environ, KEEL_CPU_DEVICES=str(ranks), KEEL_CPU_CORES="1"),
+    told = train_gpt_step.run_train_gpt(
+        [arguments.programs / "keel", "run", "-n", str(ranks), "--",
+         arguments.programs / "train_gpt"],
+        config, training["batch"], arguments.steps, folder,
+        {"--devices": ",".join(f"cpu:{rank}" for rank in range(ranks)), "--mesh": f"dp={ranks}"},
+        timeout=DEADLINE, KEEL_CPU_DEVICES=str(ranks), KEEL_CPU_CORES="1",
     )  # fmt: skip
-    told = json.loads(result.read_text())
     tokens = training["batch"] * config["context"]
     return [tokens / step["tokens_per_second"] for step in told["intervals"]]
 

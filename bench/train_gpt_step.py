@@ -61,25 +61,27 @@ def machine(programs):
     return json.loads(subprocess.check_output([programs / "keel_bench", "--machine"]))
 
 
-def run_keel(programs, config, steps, threads, folder):
-    """What train_gpt writes of a turn."""
+def run_train_gpt(command, config, batch, steps, folder, options=(), timeout=None, **variables):
+    """Runs |command|, which ends in train_gpt, with |options|, and returns what it writes."""
     result = folder / "result.json"
     options = {
         "--model": config["architecture"],
         "--text": folder / "text",
-        "--batch": TRAINING["batch"],
+        "--batch": batch,
         "--steps": steps,
         "--report-every": 1,
         "--sample-length": 0,
         "--json": result,
+        **dict(options),
     }
     for option in ("layers", "width", "heads", "kv_heads", "mlp_width", "context"):
         options["--" + option.replace("_", "-")] = config[option]
     subprocess.run(
-        [programs / "train_gpt", *(str(word) for option in options.items() for word in option)],
+        [*command, *(str(word) for option in options.items() for word in option)],
         check=True,
         stdout=subprocess.DEVNULL,
-        env=dict(os.environ, KEEL_CPU_CORES=str(threads)),
+        timeout=timeout,
+        env=dict(os.environ, **variables),
     )
     return json.loads(result.read_text())
 
@@ -98,7 +100,10 @@ def compare(arguments, config, folder, text):
     tokens = TRAINING["batch"] * config["context"]
     keel, pytorch, limits = [], [], []
     for _ in range(arguments.rounds):
-        run = run_keel(arguments.programs, config, arguments.steps, arguments.threads, folder)
+        run = run_train_gpt(
+            [arguments.programs / "train_gpt"], config, TRAINING["batch"], arguments.steps, folder,
+            KEEL_CPU_CORES=str(arguments.threads),
+        )  # fmt: skip
         keel += [tokens / step["tokens_per_second"] for step in run["intervals"][1:]]
         roof = run["devices"][0]["roof_flops_per_second"]
         limits += [tokens * run["flops_per_token"] / roof] if roof else []
