@@ -16,7 +16,7 @@
 
 namespace {
 
-// Of the clock that Python's time.monotonic_ns() reads.
+// Reads the clock of Python's time.monotonic_ns().
 int64_t now_ns() {
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);

@@ -259,7 +259,7 @@ TEST_F(HipMatmulLibraryTest, AFailureOfTheWorkIsTheDevices) {
   }
 }
 
-// What the emulated library checks, as the real one does; called as the plugin calls it.
+// The emulated library checks its arguments, as the real one does.
 TEST_F(HipMatmulLibraryTest, ArgumentsAreChecked) {
   start("", "devices=2");
   run<float>({});  // opens the library

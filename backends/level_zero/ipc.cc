@@ -10,7 +10,7 @@ namespace {
 // The contents of keel_memory_export.bytes.
 struct Handle {
   ze::IpcMemHandle native;
-  // Of the allocation, which the driver maps as a whole: core trusts the exported struct.
+  // Size of the allocation, which the driver maps as a whole: core trusts the exported struct.
   uint64_t object_size;
 };
 static_assert(sizeof(Handle) <= sizeof(keel_memory_export::bytes));

@@ -100,7 +100,7 @@ class Module {
   friend class Parser;
   Module() = default;
 
-  // What is known of an id.
+  // Facts about an id.
   struct Id {
     const Type* type = nullptr;     // that it is
     const Type* type_of = nullptr;  // that its value has

@@ -71,7 +71,7 @@ struct Copy {
   }
 };
 
-// Of float64.
+// Scatter's sums of float64.
 struct AddDoubles {
   KEEL_SIMT_FUNCTION void finish(const ScatterArguments&) const {}
   KEEL_SIMT_FUNCTION void run(const ScatterArguments& args, uint64_t to, uint64_t from) const {
@@ -79,7 +79,7 @@ struct AddDoubles {
   }
 };
 
-// Of all other dtypes.
+// Scatter's sums of all other dtypes.
 class AddUp {
  public:
   KEEL_SIMT_FUNCTION void run(const ScatterArguments& args, uint64_t to, uint64_t from) {
