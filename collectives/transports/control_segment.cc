@@ -347,12 +347,14 @@ void ControlSegment::publish_done(uint32_t rank, uint64_t sequence, bool urgent)
 }
 
 bool ControlSegment::all_done(uint64_t operations) {
-  if (over_.load(std::memory_order_relaxed) >= operations) return true;
+  // Acquired, since the ranks of one process share the count: who finds it here has not read the
+  // cells, and overwrites descriptors that a peer has read before it stored its cell.
+  if (over_.load(std::memory_order_acquire) >= operations) return true;
   uint64_t least = UINT64_MAX;
   for (uint32_t rank = 0; rank < world_; ++rank) {
     least = std::min(least, cell(rank).done.load(std::memory_order_seq_cst));
   }
-  over_.store(least, std::memory_order_relaxed);
+  over_.store(least, std::memory_order_release);
   return least >= operations;
 }
 

@@ -38,6 +38,35 @@ TEST(ControlSegment, AFailureIsNeverSeenWithoutItsText) {
   }
 }
 
+// A rank that learns from another rank of its process that all are done must also see their reads
+// as done: it overwrites the descriptors next. Seen by the thread sanitizer.
+TEST(ControlSegment, WhoIsToldThatAllAreDoneMayOverwriteWhatTheyRead) {
+  FileDescriptor file;
+  std::unique_ptr<ControlSegment> segment;
+  ASSERT_TRUE(ControlSegment::create(2, false, &file).ok());
+  ASSERT_TRUE(ControlSegment::map(file, &segment).ok());
+  constexpr uint64_t kNext = ControlSegment::kDescriptors;  // takes the place of operation 0
+  std::atomic<bool> is_told = false;
+  uint32_t flags = 0;
+  std::thread reader([&] {
+    flags = segment->post(0, 0).flags;
+    segment->publish_done(1, 0, /*urgent=*/false);
+  });
+  std::thread teller([&] {
+    segment->publish_done(0, 0, /*urgent=*/false);
+    while (!segment->has_room(kNext)) {
+    }
+    is_told.store(true, std::memory_order_relaxed);
+  });
+  while (!is_told.load(std::memory_order_relaxed)) {
+  }
+  ASSERT_TRUE(segment->has_room(kNext));
+  segment->post(0, kNext).flags = 1;
+  reader.join();
+  teller.join();
+  EXPECT_EQ(flags, 0u);
+}
+
 // Four billion calls of sched_yield() take longer than a test may.
 TEST(ControlSegment, OversubscribedWaitEndsItsSpinAtAFailure) {
   FileDescriptor file;
