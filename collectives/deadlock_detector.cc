@@ -159,8 +159,8 @@ std::string describe_progress_of_all(Team& team, uint64_t sequence) {
       break;
     }
     const std::string standing = describe_progress(team.segment(), rank, sequence);
-    text += fmt::format("{}rank {} {}at {}", rank == 0 ? "" : ", ", rank, rank == 0 ? "is " : "",
-                        standing.empty() ? "nothing" : standing);
+    text += fmt::format("{}rank {} {}at {}", rank == 0 ? "" : ", ", team.number(rank),
+                        rank == 0 ? "is " : "", standing.empty() ? "nothing" : standing);
   }
   return text;
 }

@@ -222,9 +222,12 @@ std::string Team::id() const {
 
 std::string Team::name(uint32_t rank) const {
   const PeerInfo& peer_info = peer_infos_[rank];
-  const uint32_t number = is_numbered_.load(std::memory_order_acquire) ? numbers_[rank] : rank;
-  if (here_[rank]) return fmt::format("rank {} ({})", number, peer_info.device);
-  return name_elsewhere(number, peer_info);
+  if (here_[rank]) return fmt::format("rank {} ({})", number(rank), peer_info.device);
+  return name_elsewhere(number(rank), peer_info);
+}
+
+uint32_t Team::number(uint32_t rank) const {
+  return is_numbered_.load(std::memory_order_acquire) ? numbers_[rank] : rank;
 }
 
 void Team::number_ranks(const std::vector<uint32_t>& numbers) {

@@ -70,6 +70,8 @@ class Team : public std::enable_shared_from_this<Team> {
   // For a team working on behalf of a larger communicator: sets the |numbers| of the ranks in the
   // user's communicator, for name(). Call before the team is used; all ranks pass the same numbers.
   void number_ranks(const std::vector<uint32_t>& numbers);
+  // Returns the number of |rank| in the user's communicator.
+  uint32_t number(uint32_t rank) const;
   // Lists the ranks for which |missing|(rank) is true: "rank 1 (cpu:0), rank 4 (cpu:0)".
   template <typename Missing>
   std::string name_ranks(const Missing& missing) const;

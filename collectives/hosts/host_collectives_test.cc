@@ -134,9 +134,21 @@ std::string interleaving(const Rank& self) {
                                          kIsSlow ? 10 : 40);
 }
 
-// Odd and even ranks in reverse order, and a part that is on one host.
+// Messages to other hosts so far.
+uint64_t messages_sent(keel_comm comm) {
+  constexpr std::string_view kBefore = "\"wire_messages\": {\"sent\": ";
+  const std::string explained = explain(comm);
+  const size_t found = explained.find(kBefore);
+  return found == std::string::npos ? UINT64_MAX
+                                    : std::stoul(explained.substr(found + kBefore.size()));
+}
+
+// Odd and even ranks in reverse order, and a part that is on one host. Of two hosts with two ranks
+// each, a rank sends one message for a split.
 std::string split(const Rank& self) {
+  const bool by_lanes = explain(self.comm).find("\"lanes\": 2") != std::string::npos;
   for (const bool by_parity : {true, false}) {
+    const uint64_t before = messages_sent(self.comm);
     const auto color = static_cast<int32_t>(by_parity ? self.rank % 2 : self.rank / 2);
     const keel_comm_options options = make_options(self.staged);
     keel_comm part = {};
@@ -144,6 +156,8 @@ std::string split(const Rank& self) {
         KEEL_OK) {
       return keel_last_error();
     }
+    const uint64_t sent = messages_sent(self.comm) - before;
+    if (by_lanes && sent != 1) return "a split sent " + std::to_string(sent) + " messages";
     Rank inner = self;
     if (keel_comm_rank(part, &inner.rank, &inner.world) != KEEL_OK) return keel_last_error();
     if (inner.world != self.world / 2) return "the part has " + std::to_string(inner.world);
@@ -205,6 +219,19 @@ std::string mismatch(const Rank& self) {
   return "";
 }
 
+// All but the last rank split.
+std::string split_without_one(const Rank& self) {
+  if (self.rank + 1 == self.world) {
+    hear();  // the end of this process would be another failure
+    return "";
+  }
+  keel_comm part = {};
+  keel_status status = keel_comm_timeout_set(self.comm, self.timeout_ns);
+  if (status == KEEL_OK) status = keel_comm_split(self.comm, 0, 0, nullptr, &part);
+  say(std::string(keel_status_name(status)) + " " + keel_last_error());
+  return "";
+}
+
 // Rank 1 aborts while the others wait for it.
 std::string abort_it(const Rank& self) {
   if (self.rank == 1) {
@@ -239,10 +266,17 @@ int run_worker(const std::vector<std::string>& arguments) {
   init.backends = arguments[3].c_str();
   if (keel_init(&init) != KEEL_OK) return 2;
   const std::map<std::string, std::function<std::string(const Rank&)>> programs = {
-      {"cases", cases},    {"algorithms", algorithms}, {"rounding", rounding},
-      {"split", split},    {"places", places},         {"until_failure", until_failure},
-      {"abort", abort_it}, {"mismatch", mismatch},     {"interleaving", interleaving},
-      {"product", product}};
+      {"cases", cases},
+      {"algorithms", algorithms},
+      {"rounding", rounding},
+      {"split", split},
+      {"places", places},
+      {"until_failure", until_failure},
+      {"abort", abort_it},
+      {"mismatch", mismatch},
+      {"interleaving", interleaving},
+      {"product", product},
+      {"split_without_one", split_without_one}};
   keel_unique_id id = {};
   if (self.rank == 0) {
     if (keel_unique_id_create(&id) != KEEL_OK) {
@@ -370,6 +404,7 @@ TEST_P(HostsTest, ExplainShowsHostsAndLanes) {
 
 TEST_P(HostsTest, PartsMatchReference) {
   Job("aabb", "split").expect_success();
+  Job("aaab", "split").expect_success();
 }
 
 // The last rank alone has another wire than the parameter's.
@@ -448,6 +483,25 @@ TEST_P(HostFailureTest, StoppedRankIsNamedAtTheDeadline) {
   for (size_t rank = 0; rank < 2; ++rank) {
     EXPECT_SAYS("rank 2 (cpu:", job[rank].read_line());
     EXPECT_EQ(job[rank].wait(), 0);
+  }
+}
+
+// Missed by a rank of its own host, and by ranks of other hosts alone.
+TEST_P(HostFailureTest, RankThatDoesNotSplitIsNamedToAll) {
+  for (const std::string hosts : {"aabb", "abc"}) {
+    if (is_ucx() && hosts == "abc") continue;  // the wire waits another two seconds
+    Job job(hosts, "split_without_one", "cpu", /*staged=*/false, /*seconds=*/1);
+    const size_t last = hosts.size() - 1;
+    for (size_t rank = 0; rank < last; ++rank) {
+      const std::string line = job[rank].read_line();
+      EXPECT_SAYS("TIMED_OUT", line);
+      EXPECT_SAYS("rank " + std::to_string(last) + " (cpu:", line);
+      if (hosts == "aabb") {
+        EXPECT_SAYS("rank 2 is at split(), rank 3 at nothing", line);
+      }
+    }
+    job[last].write_line("end");
+    job.expect_success();
   }
 }
 

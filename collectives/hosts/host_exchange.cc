@@ -1,48 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/hosts/host_exchange.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <deque>
+#include <string>
+#include <utility>
 
+#include "collectives/all_gather_control.h"
 #include "collectives/hosts/host_messages.h"
 #include "collectives/operation.h"
 
 namespace keel {
 
-Status exchange_between_hosts(HostGroup& group, const void* own, void* out_all, uint64_t bytes,
-                              WireWait& wait) {
+Status exchange_choices(HostGroup& group, RankContext& context, const SplitChoice& own,
+                        WaitContext& inside, WireWait& between, std::vector<SplitChoice>* out_all) {
+  std::vector<std::vector<SplitChoice>> hosts(group.hosts().size());
+  std::vector<SplitChoice>& local = hosts[group.host()];
+  context.call = context.sequence;
+  KEEL_RETURN_IF_ERROR(exchange(context, kSplitCollective, own, inside, &local));
   Fingerprint print;
   print.collective = kSplitCollective;
-  print.count = bytes;
   const auto mark = std::bit_cast<WireMark>(print);
   std::deque<WireRequest> requests;
-  const auto post = [&](uint32_t peer, void* memory, bool is_send) {
+  std::vector<std::pair<uint32_t, const WireRequest*>> awaited;  // by the rank that gives
+  const auto make = [&](std::vector<SplitChoice>& choices) -> WireRequest& {
     WireRequest& request = requests.emplace_back();
-    request.set_memory(memory, bytes);
+    request.set_memory(choices.data(), choices.size() * sizeof(SplitChoice));
     request.set_mark(mark);
-    const uint32_t member = group.members()[peer];
-    if (is_send) {
-      group.wires().post_send(member, HostMessages::kLane, request);
-    } else {
-      group.wires().post_receive(member, HostMessages::kLane, request);
-    }
+    return request;
   };
-  for (uint32_t peer = 0; peer < group.world(); ++peer) {
-    char* const place = static_cast<char*>(out_all) + peer * bytes;
-    if (peer == group.rank()) {
-      std::memcpy(place, own, bytes);
-      continue;
+  for (uint32_t host = 0; host < hosts.size(); ++host) {
+    if (host == group.host()) continue;
+    const std::vector<uint32_t>& ranks = group.hosts()[host];
+    hosts[host].resize(ranks.size());
+    const uint32_t giver = ranks[group.local_rank() % ranks.size()];
+    awaited.emplace_back(giver, &make(hosts[host]));
+    group.wires().post_receive(group.members()[giver], HostMessages::kLane, requests.back());
+    // More than one where the other host has more ranks, perhaps none where it has fewer.
+    for (size_t i = group.local_rank(); i < ranks.size(); i += local.size()) {
+      group.wires().post_send(group.members()[ranks[i]], HostMessages::kLane, make(local));
     }
-    post(peer, place, /*is_send=*/false);
-    post(peer, const_cast<void*>(own), /*is_send=*/true);
   }
   const auto is_over = [&] {
     return std::all_of(requests.begin(), requests.end(),
                        [](const WireRequest& request) { return request.is_done(); });
   };
-  Status status = wait.until(is_over);
+  Status status = between.until(is_over);
+  if (status.code() == KEEL_TIMED_OUT) {
+    std::vector<std::string> names;
+    for (const auto& [rank, request] : awaited) {
+      if (!request->is_done()) names.push_back(group.name(rank));
+    }
+    status = failure(KEEL_TIMED_OUT, "{} did not answer in time", fmt::join(names, ", "));
+  }
   for (const WireRequest& request : requests) {
     if (!status.ok() || !request.is_done()) break;
     status = request.status();
@@ -51,7 +64,15 @@ Status exchange_between_hosts(HostGroup& group, const void* own, void* out_all, 
                        describe(std::bit_cast<Fingerprint>(request.mark())), group.rank());
     }
   }
-  if (status.ok()) return {};
+  if (status.ok()) {
+    out_all->resize(group.world());
+    for (uint32_t host = 0; host < hosts.size(); ++host) {
+      for (size_t i = 0; i < hosts[host].size(); ++i) {
+        (*out_all)[group.hosts()[host][i]] = hosts[host][i];
+      }
+    }
+    return {};
+  }
   group.wires().cancel(status);
   while (!is_over()) {
     if (!group.wires().progress()) group.wires().park(WaitContext::kSliceNs);

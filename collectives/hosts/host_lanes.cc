@@ -202,8 +202,7 @@ Status HostLanes::barrier(const Request& request, WireWait& wait) {
   }
   // At the deadline, local rank 0 names the missing ranks of other hosts before the others could
   // name local rank 0.
-  constexpr int64_t kGraceNs = 1'000'000'000;
-  WaitContext later(wait.context(), context_.segment(), kGraceNs);
+  WaitContext later(wait.context(), context_.segment(), kHostGraceNs);
   return run_inside(inside, later);
 }
 

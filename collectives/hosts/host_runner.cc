@@ -8,7 +8,6 @@
 #include <chrono>
 #include <map>
 
-#include "collectives/hosts/host_exchange.h"
 #include "collectives/selection/table_source.h"
 #include "core/json_writer.h"
 
@@ -143,12 +142,18 @@ Status HostRunner::run_messages(const Request& request, FlightRecorder::Entry* e
   return {};
 }
 
-Status HostRunner::exchange(const void* own, void* out_all, uint64_t bytes,
-                            WaitContext& wait_context, uint64_t* out_number) {
+Status HostRunner::exchange(const SplitChoice& own, WaitContext& wait_context,
+                            std::vector<SplitChoice>* out_all, uint64_t* out_number) {
   *out_number = exchanges_++;
-  WireWait wait(group_->wires(), context_.segment(), polls_, wait_context);
-  const Status status = exchange_between_hosts(*group_, own, out_all, bytes, wait);
-  if (status.ok()) return {};
+  WaitContext later(wait_context, context_.segment(), kHostGraceNs);
+  WireWait between(group_->wires(), context_.segment(), polls_, later);
+  const Status status = exchange_choices(*group_, context_, own, wait_context, between, out_all);
+  if (status.ok()) {
+    const WireSet::Traffic traffic = group_->wires().traffic();
+    const std::lock_guard lock(mutex_);
+    count(traffic);
+    return {};
+  }
   Request request;
   request.collective = kSplitCollective;
   return fail(request, status);
@@ -224,6 +229,8 @@ Status HostRunner::fail(const Request& request, const Status& status) {
     group_->abort(cause.with_prefix(prefix));
   } else {
     group_->team()->abort(cause);  // the verdict may still be on its way to the team
+    // A part inside the host has failed, of which other hosts do not know.
+    if (!is_judged) group_->job().session().abort(cause);
   }
   group_->wires().cancel(cause);
   flat_.settle();

@@ -11,6 +11,7 @@
 
 #include "collectives/flight/recorder.h"
 #include "collectives/hosts/host_all_to_all.h"
+#include "collectives/hosts/host_exchange.h"
 #include "collectives/hosts/host_executor.h"
 #include "collectives/hosts/host_group.h"
 #include "collectives/hosts/host_lanes.h"
@@ -39,10 +40,10 @@ class HostRunner {
   // part, which ends the communicator.
   Status run(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
              WaitContext& wait_context);
-  // All-gathers |own|, of the same size on all ranks, in host memory. |*out_number| counts these
-  // calls, and is the same on all ranks.
-  Status exchange(const void* own, void* out_all, uint64_t bytes, WaitContext& wait_context,
-                  uint64_t* out_number);
+  // Gathers the choices of all ranks for a split. |*out_number| counts these calls, and is the same
+  // on all ranks.
+  Status exchange(const SplitChoice& own, WaitContext& wait_context,
+                  std::vector<SplitChoice>* out_all, uint64_t* out_number);
 
   // Counters; thread-safe.
   struct Stats {

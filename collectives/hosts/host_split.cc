@@ -9,14 +9,6 @@ namespace keel {
 
 namespace {
 
-struct Choice {
-  int32_t color;
-  int32_t key;
-  uint32_t flags;
-  int32_t algorithm;  // -1: none
-  uint64_t chunk_bytes;
-};
-
 // A number for the part of |first|, the part's lowest rank in the job: FNV-1a over numbers that all
 // ranks of the part know.
 uint64_t context_of(uint64_t parent, uint64_t splits, uint32_t first) {
@@ -35,11 +27,11 @@ Status split_hosts(HostRunner& hosts, int32_t color, int32_t key, uint32_t flags
                    const HostAgreement& wanted, WaitContext& wait_context,
                    std::unique_ptr<HostGroup>* out_group) {
   HostGroup& parent = hosts.group();
-  Choice own = {color, key, flags, -1, wanted.chunk_bytes};
+  SplitChoice own = {color, key, flags, -1, wanted.chunk_bytes};
   if (wanted.algorithm) own.algorithm = static_cast<int32_t>(*wanted.algorithm);
-  std::vector<Choice> choices(parent.world());
+  std::vector<SplitChoice> choices;
   uint64_t splits = 0;
-  KEEL_RETURN_IF_ERROR(hosts.exchange(&own, choices.data(), sizeof(Choice), wait_context, &splits));
+  KEEL_RETURN_IF_ERROR(hosts.exchange(own, wait_context, &choices, &splits));
   if (color == KEEL_NO_COLOR) return {};
   std::vector<uint32_t> ranks;  // in the parent
   for (uint32_t rank = 0; rank < parent.world(); ++rank) {
@@ -57,7 +49,7 @@ Status split_hosts(HostRunner& hosts, int32_t color, int32_t key, uint32_t flags
     peer_info.flags = (peer_info.flags & ~Team::kOfACommunicator) | choices[ranks[rank]].flags;
     if (ranks[rank] == parent.rank()) part_rank = rank;
   }
-  const Choice& first = choices[ranks[0]];
+  const SplitChoice& first = choices[ranks[0]];
   HostAgreement agreement;
   agreement.chunk_bytes = first.chunk_bytes;
   agreement.rules = parent.agreement().rules;
