@@ -489,7 +489,6 @@ TEST_P(HostFailureTest, StoppedRankIsNamedAtTheDeadline) {
 // Missed by a rank of its own host, and by ranks of other hosts alone.
 TEST_P(HostFailureTest, RankThatDoesNotSplitIsNamedToAll) {
   for (const std::string hosts : {"aabb", "abc"}) {
-    if (is_ucx() && hosts == "abc") continue;  // the wire waits another two seconds
     Job job(hosts, "split_without_one", "cpu", /*staged=*/false, /*seconds=*/1);
     const size_t last = hosts.size() - 1;
     for (size_t rank = 0; rank < last; ++rank) {

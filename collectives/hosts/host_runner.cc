@@ -193,19 +193,16 @@ std::string HostRunner::name_awaited() const {
 
 Status HostRunner::find_cause(const Status& status) {
   if (context_.segment().failed()) return context_.segment().failure_status();
-  uint32_t peer = 0;
-  const Status wire = group_->wires().failure(&peer);
   const Status verdict = group_->job().session().failure();
   if (!verdict.ok()) return verdict;
-  if (!wire.ok()) {
-    // The end of another rank is often the cause: the job's server knows.
-    return group_->job().session().report(peer, wire);
-  }
   if (status.code() == KEEL_TIMED_OUT) {
     const std::string awaited = name_awaited();
-    if (!awaited.empty()) return failure(KEEL_TIMED_OUT, "{} did not answer in time", awaited);
+    return awaited.empty() ? status : failure(KEEL_TIMED_OUT, "{} did not answer in time", awaited);
   }
-  return status;
+  uint32_t peer = 0;
+  const Status wire = group_->wires().failure(&peer);
+  // The end of another rank is often the cause: the job's server knows.
+  return wire.ok() ? status : group_->job().session().report(peer, wire);
 }
 
 Status HostRunner::fail(const Request& request, const Status& status) {
