@@ -17,6 +17,11 @@ namespace {
 // the one that needs the message.
 constexpr size_t kPostedAhead = 2;
 
+// Passes that the host enqueues ahead of the device. Without a limit, a rank that waits for its
+// neighbours would have enqueued the rest of the step: memory that a held stream frees is of no use
+// until what it waits for has come, so each pass would take new memory.
+constexpr size_t kEnqueuedAhead = 6;
+
 bool is_backward(Task task) {
   return task == Task::kBackward || task == Task::kBackwardData;
 }
@@ -84,6 +89,7 @@ struct Pipeline::State {
   std::vector<bool> has_run;     // forward passes enqueued, by chunk and micro-batch
   keel_stream last_stream = {};  // of the pass before
   Event order;
+  std::array<Event, kEnqueuedAhead> ended;  // the last passes, by action
 };
 
 size_t Pipeline::slots(const PipelineSchedule& schedule, uint32_t rank, uint32_t chunk) {
@@ -169,6 +175,8 @@ void Pipeline::step(const PipelineStep& step) {
 }
 
 void Pipeline::run(size_t index, const PipelineStep& step) {
+  Event& ended = state_->ended[index % kEnqueuedAhead];
+  if (index >= kEnqueuedAhead) ended.wait();
   post_receives(index, step);
   const Action& action = schedule_.actions[rank_][index];
   const uint32_t number = schedule_.chunk_of(action.stage);
@@ -195,6 +203,7 @@ void Pipeline::run(size_t index, const PipelineStep& step) {
       backward_weight(action, step);
       break;
   }
+  ended.record(chunk.stage->stream());
   if (!ends_slot(action.task)) return;
   if (++chunk.ended == schedule_.micro_batches && step.after_chunk) step.after_chunk(number);
 }
