@@ -221,7 +221,6 @@ Status Communicator::refuse(Request request, const Status& why) {
   if (request.collective == KEEL_SEND_RECV) {
     std::erase_if(request.transfers, [&](const Transfer& one) { return one.peer >= world(); });
     if (request.transfers.empty()) return why;  // no peer waits
-    refuse_all(&request.transfers, why);
   }
   request.print = request.fingerprint();
   std::lock_guard lock(mutex_);
@@ -239,6 +238,8 @@ Status Communicator::refuse_split(const Status& why) {
 
 void Communicator::refuse_locked(Request request, FlightRecorder::Entry* entry, const Status& why) {
   if (entry == nullptr) entry = record(request);
+  // The call returns |why|, and the memory is the caller's again: no message may move data.
+  refuse_all(&request.transfers, why);
   try {
     make_ready_locked();
   } catch (const std::exception&) {  // no memory, or no thread, to inform the others

@@ -325,6 +325,37 @@ TEST_F(BridgeTest, ADeviceThatIsLostHalfWayIsNamedByAllRanks) {
   }
 }
 
+// The call has returned the failure: the memory is the caller's again.
+TEST_F(BridgeTest, AMessageWhoseStreamTakesNoEventMovesNoData) {
+  constexpr uint64_t kCount = 20'000;  // too large to be buffered
+  constexpr float kBefore = 5;
+  for (const bool sends : {false, true}) {
+    // Rank 1's call finds work that has not ended, and records an event behind it.
+    connect({paced_chip(1), paced_chip(1, {{"faults", "stall:fill@1=200,refuse:record@1"}})},
+            kCount);
+    const Rank& one = ranks_[0];
+    const Rank& other = ranks_[1];
+    const Rank& receiver = sends ? one : other;
+    for (const Rank& rank : ranks_) {
+      ASSERT_KEEL_OK(keel_fill(rank.stream, rank.receive, &kBefore, 4, kCount * 4));
+    }
+    const auto call = [&](const Rank& rank, bool is_send, uint32_t peer) {
+      return is_send ? keel_send(rank.comm, rank.send, kCount, KEEL_FLOAT32, peer, rank.stream)
+                     : keel_recv(rank.comm, rank.receive, kCount, KEEL_FLOAT32, peer, rank.stream);
+    };
+    EXPECT_NE(call(other, sends, 0), KEEL_OK);
+    const std::string text = keel_last_error();
+    EXPECT_NE(text.find("injected refusal of record 1"), std::string::npos) << text;
+    ASSERT_KEEL_OK(call(one, !sends, 1));
+    EXPECT_FAILS(KEEL_RANK_FAILED, "was refused there",
+                 keel_stream_synchronize(one.stream, kTestTimeout));
+    EXPECT_KEEL_OK(keel_stream_recover(one.stream, kTestTimeout));
+    const auto rank = static_cast<uint32_t>(&receiver - ranks_.data());
+    EXPECT_EQ(download(rank, receiver.receive, kCount), std::vector<float>(kCount, kBefore));
+    disconnect();
+  }
+}
+
 TEST_F(BridgeTest, ADeviceThatHangsHalfWayIsNamedAtTheDeadline) {
   constexpr int64_t kShort = kSecond;
   std::vector<keel_device> devices = {paced_chip(2), paced_chip(2),
