@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/testing/linear_stage.h"
@@ -168,6 +169,39 @@ TEST(PipelineChipsTest, RanksOfTwoMakes) {
   }
   EXPECT_GT(largest, 0);
   EXPECT_LT(worst, 1e-4 * largest);
+}
+
+// A stage with an event behind its first forward pass.
+class MarkedStage : public LinearStage {
+ public:
+  using LinearStage::LinearStage;
+  void forward(size_t slot) override {
+    LinearStage::forward(slot);
+    if (!std::exchange(is_marked_, true)) first_.record(stream());
+  }
+  keel_status first_pass() const { return keel_event_query(first_.get()); }
+
+ private:
+  Event first_;
+  bool is_marked_ = false;
+};
+
+// Six passes, three forward and three backward; the device is busy before the first.
+TEST(PipelineHostTest, EnqueuesAFewPassesAhead) {
+  Stream stream(Device::find("cpu:0"));
+  MarkedStage stage(stream, 0, kLayers, kLayers, kRows, kWidth);
+  Pipeline pipeline(nullptr, one_f_one_b(1, kMicroBatches), {&stage});
+  const Buffer large(stream, 256 << 20);
+  stream.fill(large, 1);
+  std::map<uint32_t, keel_status> seen;  // by micro-batch, before its forward pass
+  pipeline.step({.load = [&](Stage& loaded, size_t slot, uint32_t m) {
+    seen[m] = stage.first_pass();
+    const Numbers batch = numbers(m);
+    loaded.set_batch(slot, batch.tokens, batch.labels, m);
+  }});
+  stream.synchronize();
+  if (seen[1] == KEEL_OK) GTEST_SKIP() << "the device kept up with its host";
+  EXPECT_EQ(seen[3], KEEL_OK);
 }
 
 TEST(PipelineErrorsTest, WrongNumbersAreNamed) {
