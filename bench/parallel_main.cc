@@ -312,11 +312,11 @@ Result mixed_makes(const Options& options, int makes) {
   constexpr Make kA800{"A800-like", 4, 0.0975, 10.2, 1, 0.16};
   constexpr Make kAscend{"910B-like", 4, 0.47, 8, 0.98, 0.16};
   constexpr Make kMi250x{"MI250X-like", 2, 0.12, 8.19, 0.25, 0.16};
-  // Rates as 1 to 4.8.
+  // Products as 1 to 4.8, layers as 1 to 2.3.
   if (makes == 2) return mixed_makes(options, {kA800, kAscend}, "pp=2,dp=4", {7, 16}, {12, 11});
   Make ascend = kAscend;
   ascend.chips = 2;
-  // Stages of two chips: A800-like twice, MI250X-like, 910B-like; rates as 1, 1, 1.23 and 4.8.
+  // Stages of two chips: A800-like twice, MI250X-like, 910B-like; layers as 1, 1, 1.2 and 2.8.
   return mixed_makes(options, {kA800, kMi250x, ascend}, "pp=4,dp=2", {4, 4, 5, 11}, {6, 6, 6, 6});
 }
 

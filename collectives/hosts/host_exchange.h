@@ -13,7 +13,7 @@
 
 namespace keel {
 
-// What a rank wants of a split.
+// Choice of one rank in a split.
 struct SplitChoice {
   int32_t color;
   int32_t key;
