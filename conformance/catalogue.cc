@@ -46,6 +46,7 @@ std::vector<Case> make_catalogue(const Environment& environment) {
   add_host_table_cases(environment, &cases);
   add_export_table_cases(environment, &cases);
   add_stream_table_cases(environment, &cases);
+  add_native_table_cases(environment, &cases);
   add_op_table_cases(environment, &cases);
   add_event_table_cases(environment, &cases);
   add_time_table_cases(environment, &cases);

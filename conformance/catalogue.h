@@ -55,6 +55,7 @@ void add_claim_table_cases(const Environment& environment, std::vector<Case>* ca
 void add_memory_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_pool_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_host_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_native_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_export_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_stream_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_op_table_cases(const Environment& environment, std::vector<Case>* cases);
