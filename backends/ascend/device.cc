@@ -50,6 +50,13 @@ keel_status Device::open(const Sdk& sdk, uint32_t ordinal, std::unique_ptr<Devic
     });
     if (status != KEEL_OK) return status;
   }
+  if (acl.aclrtCtxSetSysParamOpt != nullptr) {
+    // Sums in a fixed order: aclnnRmsNormGrad, for one, has none otherwise.
+    status = device->call("aclrtCtxSetSysParamOpt", [&](const Functions& functions) {
+      return functions.aclrtCtxSetSysParamOpt(ACL_OPT_DETERMINISTIC, 1);
+    });
+    if (status != KEEL_OK) return status;
+  }
   *out_device = std::move(device);
   return KEEL_OK;
 }

@@ -2,6 +2,7 @@
 #include "backends/ascend/operator_calls.h"
 
 #include <algorithm>
+#include <iterator>
 #include <keel/plugin_kit.hpp>
 #include <new>
 #include <utility>
@@ -54,6 +55,21 @@ View with_last_axis(View view) {
   return view;
 }
 
+View with_first_axis(const View& view) {
+  View wider = view;
+  std::copy_n(view.dims, view.rank, wider.dims + 1);
+  std::copy_n(view.strides, view.rank, wider.strides + 1);
+  wider.dims[0] = 1;
+  wider.strides[0] = view.rank == 0 ? 1 : view.dims[0] * view.strides[0];
+  ++wider.rank;
+  return wider;
+}
+
+View reduced(View view) {
+  view.dims[view.rank - 1] = 1;
+  return view;
+}
+
 View transposed(View view) {
   std::swap(view.dims[view.rank - 1], view.dims[view.rank - 2]);
   std::swap(view.strides[view.rank - 1], view.strides[view.rank - 2]);
@@ -65,6 +81,7 @@ OperatorCalls::Entry::~Entry() {
   for (const aclTensor* tensor : tensors_) (void)functions_.aclDestroyTensor(tensor);
   for (const aclScalar* scalar : scalars_) (void)functions_.aclDestroyScalar(scalar);
   for (const aclIntArray* array : arrays_) (void)functions_.aclDestroyIntArray(array);
+  for (const aclBoolArray* array : flags_) (void)functions_.aclDestroyBoolArray(array);
 }
 
 // The storage is the flat range from the first element to the last.
@@ -96,10 +113,19 @@ aclScalar* OperatorCalls::Entry::convert(const Scalar& scalar) {
 }
 
 aclIntArray* OperatorCalls::Entry::convert(const Ints& ints) {
+  if (ints.size == Ints::kAbsent) return nullptr;
   arrays_.reserve(arrays_.size() + 1);
   aclIntArray* const made = functions_.aclCreateIntArray(ints.values, ints.size);
   if (made == nullptr) throw std::bad_alloc();
   arrays_.push_back(made);
+  return made;
+}
+
+aclBoolArray* OperatorCalls::Entry::convert(const Flags& flags) {
+  flags_.reserve(flags_.size() + 1);
+  aclBoolArray* const made = functions_.aclCreateBoolArray(flags.values, std::size(flags.values));
+  if (made == nullptr) throw std::bad_alloc();
+  flags_.push_back(made);
   return made;
 }
 
@@ -110,6 +136,32 @@ bool OperatorCalls::Entry::keep() {
   }
   is_kept_ = functions_.aclSetAclOpExecutorRepeatable(executor) == 0;
   return is_kept_;
+}
+
+OperatorCalls::~OperatorCalls() {
+  clear();
+  if (causal_mask_ != nullptr) (void)device_.free(KEEL_MEMORY_DEVICE, causal_mask_);
+}
+
+keel_status OperatorCalls::causal_mask(View* out_mask) {
+  constexpr int64_t kExtent = ACLNN_CAUSAL_MASK_EXTENT;
+  if (causal_mask_ != nullptr) {
+    *out_mask = dense(causal_mask_, ACL_BOOL, {kExtent, kExtent});
+    return KEEL_OK;
+  }
+  void* memory = nullptr;
+  keel_status status = device_.alloc(KEEL_MEMORY_DEVICE, kExtent * kExtent, &memory);
+  if (status != KEEL_OK) return status;
+  const View mask = dense(memory, ACL_BOOL, {kExtent, kExtent});
+  status = KEEL_ACLNN(*this, InplaceFillScalar, mask, Scalar{1});
+  if (status == KEEL_OK) status = KEEL_ACLNN(*this, Triu, mask, int64_t{1}, mask);
+  if (status != KEEL_OK) {
+    (void)device_.free(KEEL_MEMORY_DEVICE, memory);
+    return status;
+  }
+  causal_mask_ = memory;
+  *out_mask = mask;
+  return KEEL_OK;
 }
 
 keel_status OperatorCalls::check(const char* name, keel_status called) {

@@ -41,8 +41,11 @@ View dense(void* data, aclDataType type, std::initializer_list<int64_t> dims);
 // A dense tensor of the shape of |like|.
 View dense_like(void* data, aclDataType type, const View& like);
 View absent();
-// |view| with an axis of extent 1 behind the last.
+// |view| with an axis of extent 1 behind the last, or before the first.
 View with_last_axis(View view);
+View with_first_axis(const View& view);
+// |view| with an extent of 1 in the place of the last axis, as a reduction leaves it.
+View reduced(View view);
 // |view| with its last two axes swapped.
 View transposed(View view);
 
@@ -54,8 +57,21 @@ inline Scalar whole(int64_t value) {
   return {static_cast<double>(value), ACL_INT64};
 }
 struct Ints {
+  static constexpr uint64_t kAbsent = UINT64_MAX;
+
   int64_t values[KEEL_MAX_RANK] = {};
-  uint64_t size = 0;
+  uint64_t size = 0;  // kAbsent: an omitted array
+};
+inline Ints absent_ints() {
+  return {{}, Ints::kAbsent};
+}
+// A choice for each output of an operator.
+struct Flags {
+  bool values[3];
+};
+// A text argument. Must live as long as the process.
+struct Text {
+  const char* value;
 };
 
 // Makes calls on one stream. Only the thread that enqueues on the stream may call.
@@ -70,13 +86,16 @@ class OperatorCalls {
   OperatorCalls(Device& device, const aclrtStream& stream)
       : device_(device), stream_(stream), scratch_(device) {}
   // Requires that the stream's work is done.
-  ~OperatorCalls() { clear(); }
+  ~OperatorCalls();
   OperatorCalls(const OperatorCalls&) = delete;
   OperatorCalls& operator=(const OperatorCalls&) = delete;
 
   const Functions& functions() const { return device_.functions(); }
   Device& device() const { return device_; }
   size_t cached() const { return entries_.size(); }
+  // The mask that the attention operators take for causal attention: 1 above the diagonal. Made by
+  // the stream's first call that needs it, and kept: 4 MiB.
+  keel_status causal_mask(View* out_mask);
 
   // Runs operator |name| by its two phases |prepare| and |run|, with |arguments| in the order of
   // the vendor's interface.
@@ -110,6 +129,8 @@ class OperatorCalls {
     aclTensor* convert(const View& view);
     aclScalar* convert(const Scalar& scalar);
     aclIntArray* convert(const Ints& ints);
+    aclBoolArray* convert(const Flags& flags);
+    char* convert(const Text& text) { return const_cast<char*>(text.value); }
     template <typename Plain>
     requires(std::is_arithmetic_v<Plain> || std::is_enum_v<Plain>) Plain convert(Plain plain) {
       return plain;
@@ -126,6 +147,7 @@ class OperatorCalls {
     std::vector<const aclTensor*> tensors_;
     std::vector<const aclScalar*> scalars_;
     std::vector<const aclIntArray*> arrays_;
+    std::vector<const aclBoolArray*> flags_;
   };
 
   template <typename Value>
@@ -152,6 +174,7 @@ class OperatorCalls {
   Device& device_;
   const aclrtStream& stream_;
   Scratch scratch_;
+  void* causal_mask_ = nullptr;
   aclnnStatus result_ = 0;
   std::string key_;
   std::unordered_map<std::string, std::unique_ptr<Entry>> entries_;

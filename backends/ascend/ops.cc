@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/ascend/ops.h"
 
+#include <algorithm>
+
 #include "backends/ascend/types.h"
 
 namespace keel::ascend {
@@ -45,6 +47,38 @@ const Op* find_op(keel_op_id op) {
       return &kTranspose;
     case KEEL_OP_CLAMP:
       return &kClamp;
+    case KEEL_OP_GELU_BACKWARD:
+      return &kGeluBackward;
+    case KEEL_OP_BIAS_GELU_BACKWARD:
+      return &kBiasGeluBackward;
+    case KEEL_OP_SWIGLU_BACKWARD:
+      return &kSwigluBackward;
+    case KEEL_OP_SOFTMAX_BACKWARD:
+      return &kSoftmaxBackward;
+    case KEEL_OP_LAYER_NORM_BACKWARD:
+      return &kLayerNormBackward;
+    case KEEL_OP_RMS_NORM_BACKWARD:
+      return &kRmsNormBackward;
+    case KEEL_OP_EMBEDDING_BACKWARD:
+      return &kEmbeddingBackward;
+    case KEEL_OP_CLAMP_BACKWARD:
+      return &kClampBackward;
+    case KEEL_OP_CROSS_ENTROPY:
+      return &kCrossEntropy;
+    case KEEL_OP_CROSS_ENTROPY_BACKWARD:
+      return &kCrossEntropyBackward;
+    case KEEL_OP_CROSS_ENTROPY_SHARD:
+      return &kCrossEntropyShard;
+    case KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD:
+      return &kCrossEntropyShardBackward;
+    case KEEL_OP_SUM_OF_SQUARES:
+      return &kSumOfSquares;
+    case KEEL_OP_CLIP:
+      return &kClip;
+    case KEEL_OP_ATTENTION:
+      return &kAttention;
+    case KEEL_OP_ATTENTION_BACKWARD:
+      return &kAttentionBackward;
     default:
       return nullptr;
   }
@@ -92,6 +126,50 @@ bool is_16_bit(keel_dtype dtype) {
 
 uint64_t temporaries_like(const keel_tensor& tensor, uint64_t count) {
   return count * Temporaries::rounded(4 * static_cast<uint64_t>(kit::element_count(tensor)));
+}
+
+keel_status widen(OperatorCalls& calls, View view, Temporaries* temporaries, View* out_wide) {
+  *out_wide = view;
+  if (view.type == ACL_FLOAT) return KEEL_OK;
+  *out_wide = temporaries->take(ACL_FLOAT, view);
+  return KEEL_ACLNN(calls, Cast, view, ACL_FLOAT, *out_wide);
+}
+
+keel_status constant(OperatorCalls& calls, aclDataType type, double value, uint32_t rank,
+                     Temporaries* temporaries, View* out_constant) {
+  View one;
+  one.rank = rank;
+  std::fill_n(one.dims, rank, int64_t{1});
+  *out_constant = temporaries->take(type, one);
+  return KEEL_ACLNN(calls, InplaceFillScalar, *out_constant, Scalar{value});
+}
+
+keel_status add_bias(OperatorCalls& calls, const View& x, const View& bias,
+                     Temporaries* temporaries, View* out_sum) {
+  View wide_x;
+  View wide_bias;
+  *out_sum = temporaries->take(ACL_FLOAT, x);
+  KEEL_TRY(widen(calls, x, temporaries, &wide_x));
+  KEEL_TRY(widen(calls, bias, temporaries, &wide_bias));
+  return KEEL_ACLNN(calls, Add, wide_x, wide_bias, Scalar{1}, *out_sum);
+}
+
+bool has_checked_indices(const Functions& functions) {
+  return functions.aclnnClamp != nullptr && functions.aclnnSub != nullptr &&
+         functions.aclnnCast != nullptr && functions.aclnnSWhere != nullptr &&
+         functions.aclnnAdds != nullptr;
+}
+
+keel_status check_indices(OperatorCalls& calls, const View& indices, int64_t first, int64_t rows,
+                          Temporaries* temporaries, View* out_valid, View* out_outside) {
+  const auto type = static_cast<aclDataType>(indices.type);
+  *out_valid = temporaries->take(type, indices);
+  *out_outside = temporaries->take(ACL_BOOL, indices, /*element_bytes=*/4);
+  const View shifted = temporaries->take(type, indices);
+  KEEL_TRY(KEEL_ACLNN(calls, Adds, indices, whole(-first), whole(1), shifted));
+  KEEL_TRY(KEEL_ACLNN(calls, Clamp, shifted, whole(0), whole(rows - 1), *out_valid));
+  KEEL_TRY(KEEL_ACLNN(calls, Sub, shifted, *out_valid, whole(1), shifted));
+  return KEEL_ACLNN(calls, Cast, shifted, ACL_BOOL, *out_outside);
 }
 
 }  // namespace keel::ascend

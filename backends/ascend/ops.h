@@ -62,6 +62,25 @@ extern const Op kRope;
 extern const Op kAdamw;
 extern const Op kTranspose;
 extern const Op kClamp;
+// ops_gradients.cc
+extern const Op kGeluBackward;
+extern const Op kBiasGeluBackward;
+extern const Op kSwigluBackward;
+extern const Op kSoftmaxBackward;
+extern const Op kLayerNormBackward;
+extern const Op kRmsNormBackward;
+extern const Op kEmbeddingBackward;
+extern const Op kClampBackward;
+// ops_loss.cc
+extern const Op kCrossEntropy;
+extern const Op kCrossEntropyBackward;
+extern const Op kCrossEntropyShard;
+extern const Op kCrossEntropyShardBackward;
+extern const Op kSumOfSquares;
+extern const Op kClip;
+// ops_attention.cc
+extern const Op kAttention;
+extern const Op kAttentionBackward;
 
 // ---- parts of the functions above ------------------------------------------------
 
@@ -85,6 +104,22 @@ inline bool is_float32(const keel_tensor& tensor) {
 }
 // Bytes of |count| temporaries with 4 bytes an element in the shape of |tensor|.
 uint64_t temporaries_like(const keel_tensor& tensor, uint64_t count);
+
+// |view| in float32: |view| itself, or a cast of it to |*temporaries|, which is not touched for a
+// float32 tensor.
+keel_status widen(OperatorCalls& calls, View view, Temporaries* temporaries, View* out_wide);
+// A value of |type| for all elements, of the rank |rank|, that broadcasts.
+keel_status constant(OperatorCalls& calls, aclDataType type, double value, uint32_t rank,
+                     Temporaries* temporaries, View* out_constant);
+// x + bias in float32, one temporary for each of the two and the sum.
+keel_status add_bias(OperatorCalls& calls, const View& x, const View& bias,
+                     Temporaries* temporaries, View* out_sum);
+bool has_checked_indices(const Functions& functions);
+// The library does not define an index outside of a table. Writes |indices| - |first|, clamped to
+// [0, |rows|), to |out_valid|, and to |out_outside| whether the clamp has changed an index. Takes
+// three temporaries of the shape of |indices|.
+keel_status check_indices(OperatorCalls& calls, const View& indices, int64_t first, int64_t rows,
+                          Temporaries* temporaries, View* out_valid, View* out_outside);
 
 // Returns the failure of a call from the enclosing function.
 #define KEEL_TRY(expression)                                \

@@ -61,14 +61,20 @@ keel_status run_scale(OperatorCalls& calls, const keel_op_call& call, Temporarie
   return KEEL_ACLNN(calls, Muls, view_of(input(call, 0)), Scalar{alpha}, view_of(output(call, 0)));
 }
 
-// A mixed call needs the library's type promotion, which is not relied on.
 bool supports_axpy(const Functions& functions, const keel_op_call& call) {
-  return functions.aclnnAdd != nullptr && are_plain(call) && is_float32(input(call, 0));
+  return functions.aclnnAdd != nullptr && are_plain(call);
 }
 
-keel_status run_axpy(OperatorCalls& calls, const keel_op_call& call, Temporaries /*none*/) {
+// x in float32: a mixed call would need the library's type promotion, which is not relied on.
+uint64_t axpy_workspace(const keel_op_call& call) {
+  return is_float32(input(call, 0)) ? 0 : temporaries_like(input(call, 0), 1);
+}
+
+keel_status run_axpy(OperatorCalls& calls, const keel_op_call& call, Temporaries temporaries) {
   const double alpha = kit::attributes<keel_op_axpy_attributes>(call).alpha;
-  return KEEL_ACLNN(calls, Add, view_of(input(call, 1)), view_of(input(call, 0)), Scalar{alpha},
+  View x;
+  KEEL_TRY(widen(calls, view_of(input(call, 0)), &temporaries, &x));
+  return KEEL_ACLNN(calls, Add, view_of(input(call, 1)), x, Scalar{alpha},
                     view_of(output(call, 0)));
 }
 
@@ -86,19 +92,18 @@ keel_status run_clamp(OperatorCalls& calls, const keel_op_call& call, Temporarie
 
 // ---- gelu ------------------------------------------------------------------------------
 
-// aclnnGelu is the form by tanh.
+int64_t form_of(int64_t form) {
+  return form == KEEL_GELU_FORM_TANH ? ACLNN_GELU_TANH : ACLNN_GELU_ERF;
+}
+
 bool supports_gelu(const Functions& functions, const keel_op_call& call) {
-  return functions.aclnnGelu != nullptr && are_plain(call) &&
-         kit::attributes<keel_op_gelu_attributes>(call).form == KEEL_GELU_FORM_TANH;
+  return functions.aclnnGeluV2 != nullptr && are_plain(call);
 }
 
 keel_status run_gelu(OperatorCalls& calls, const keel_op_call& call, Temporaries /*none*/) {
-  return KEEL_ACLNN(calls, Gelu, view_of(input(call, 0)), view_of(output(call, 0)));
-}
-
-bool supports_bias_gelu(const Functions& functions, const keel_op_call& call) {
-  return functions.aclnnGelu != nullptr && are_plain(call) &&
-         kit::attributes<keel_op_bias_gelu_attributes>(call).form == KEEL_GELU_FORM_TANH;
+  return KEEL_ACLNN(calls, GeluV2, view_of(input(call, 0)),
+                    form_of(kit::attributes<keel_op_gelu_attributes>(call).form),
+                    view_of(output(call, 0)));
 }
 
 // x and the bias in float32, for 16-bit tensors.
@@ -109,21 +114,13 @@ uint64_t bias_gelu_workspace(const keel_op_call& call) {
 
 keel_status run_bias_gelu(OperatorCalls& calls, const keel_op_call& call, Temporaries temporaries) {
   if (!has_input(call, 1)) return run_gelu(calls, call, temporaries);
-  View x = view_of(input(call, 0));
-  View bias = view_of(input(call, 1));
+  const int64_t form = form_of(kit::attributes<keel_op_bias_gelu_attributes>(call).form);
   const View y = view_of(output(call, 0));
-  const View sum = temporaries.take(ACL_FLOAT, x);
-  if (x.type == ACL_FLOAT) {
-    KEEL_TRY(KEEL_ACLNN(calls, Add, x, bias, Scalar{1}, sum));
-    return KEEL_ACLNN(calls, Gelu, sum, y);
-  }
-  const View wide_x = temporaries.take(ACL_FLOAT, x);
-  const View wide_bias = temporaries.take(ACL_FLOAT, bias);
-  KEEL_TRY(KEEL_ACLNN(calls, Cast, x, ACL_FLOAT, wide_x));
-  KEEL_TRY(KEEL_ACLNN(calls, Cast, bias, ACL_FLOAT, wide_bias));
-  KEEL_TRY(KEEL_ACLNN(calls, Add, wide_x, wide_bias, Scalar{1}, sum));
-  KEEL_TRY(KEEL_ACLNN(calls, Gelu, sum, wide_x));
-  return KEEL_ACLNN(calls, Cast, wide_x, static_cast<aclDataType>(y.type), y);
+  View sum;
+  KEEL_TRY(add_bias(calls, view_of(input(call, 0)), view_of(input(call, 1)), &temporaries, &sum));
+  if (y.type == ACL_FLOAT) return KEEL_ACLNN(calls, GeluV2, sum, form, y);
+  KEEL_TRY(KEEL_ACLNN(calls, GeluV2, sum, form, sum));
+  return KEEL_ACLNN(calls, Cast, sum, static_cast<aclDataType>(y.type), y);
 }
 
 // ---- adamw -----------------------------------------------------------------------------
@@ -188,10 +185,10 @@ const Op kAdd = {"aclnn.add", KEEL_OP_NATIVE, supports_plain<&Functions::aclnnAd
                  run_add};
 const Op kScale = {"aclnn.muls", KEEL_OP_NATIVE, supports_plain<&Functions::aclnnMuls>, nullptr,
                    run_scale};
-const Op kAxpy = {"aclnn.add", KEEL_OP_NATIVE, supports_axpy, nullptr, run_axpy};
+const Op kAxpy = {"aclnn.add", KEEL_OP_NATIVE, supports_axpy, axpy_workspace, run_axpy};
 const Op kClamp = {"aclnn.clamp", KEEL_OP_NATIVE, supports_clamp, nullptr, run_clamp};
-const Op kGelu = {"aclnn.gelu", KEEL_OP_NATIVE, supports_gelu, nullptr, run_gelu};
-const Op kBiasGelu = {"aclnn.add+gelu", KEEL_OP_COMPOSED, supports_bias_gelu, bias_gelu_workspace,
+const Op kGelu = {"aclnn.gelu_v2", KEEL_OP_NATIVE, supports_gelu, nullptr, run_gelu};
+const Op kBiasGelu = {"aclnn.add+gelu_v2", KEEL_OP_COMPOSED, supports_gelu, bias_gelu_workspace,
                       run_bias_gelu};
 const Op kAdamw = {"aclnn.mul+add+sqrt+div", KEEL_OP_COMPOSED, supports_adamw, adamw_workspace,
                    run_adamw};

@@ -101,7 +101,7 @@ keel_status run_softmax(OperatorCalls& calls, const keel_op_call& call, Temporar
   const View sum = temporaries.take(ACL_FLOAT, row);
   const View kept = temporaries.take(ACL_FLOAT, x);
   const View is_visible = temporaries.take(ACL_BOOL, x, /*element_bytes=*/4);
-  const View zero = temporaries.take(ACL_FLOAT, dense(nullptr, ACL_FLOAT, {1}));
+  View zero;
   const Ints last = {{static_cast<int64_t>(x.rank) - 1}, 1};
   View from = x;
   if (x.type != ACL_FLOAT) {
@@ -114,7 +114,7 @@ keel_status run_softmax(OperatorCalls& calls, const keel_op_call& call, Temporar
   KEEL_TRY(KEEL_ACLNN(calls, Adds, kept, Scalar{FLT_MAX}, Scalar{1}, kept));
   KEEL_TRY(KEEL_ACLNN(calls, Exp, kept, kept));
   KEEL_TRY(KEEL_ACLNN(calls, Cast, kept, ACL_BOOL, is_visible));
-  KEEL_TRY(KEEL_ACLNN(calls, InplaceFillScalar, zero, Scalar{0}));
+  KEEL_TRY(constant(calls, ACL_FLOAT, 0, 1, &temporaries, &zero));
   KEEL_TRY(KEEL_ACLNN(calls, Amax, wide, last, /*keepDim=*/true, most));
   // The exponents of a row of minus infinities then are minus infinity, not NaN.
   KEEL_TRY(KEEL_ACLNN(calls, Clamp, most, Scalar{-FLT_MAX}, Scalar{HUGE_VAL}, most));
@@ -131,22 +131,6 @@ keel_status run_softmax(OperatorCalls& calls, const keel_op_call& call, Temporar
 
 // ---- embedding and rope ------------------------------------------------------------------
 
-bool has_checked_indices(const Functions& functions) {
-  return functions.aclnnClamp != nullptr && functions.aclnnSub != nullptr &&
-         functions.aclnnCast != nullptr && functions.aclnnSWhere != nullptr &&
-         functions.aclnnAdds != nullptr;
-}
-
-// The library does not define an index outside of the table. Writes |indices| - |first|, clamped to
-// [0, |rows|), to |valid|, and to |outside| whether the clamp has changed an index.
-keel_status check_indices(OperatorCalls& calls, const View& indices, int64_t first, int64_t rows,
-                          const View& valid, const View& shifted, const View& outside) {
-  KEEL_TRY(KEEL_ACLNN(calls, Adds, indices, whole(-first), whole(1), shifted));
-  KEEL_TRY(KEEL_ACLNN(calls, Clamp, shifted, whole(0), whole(rows - 1), valid));
-  KEEL_TRY(KEEL_ACLNN(calls, Sub, shifted, valid, whole(1), shifted));
-  return KEEL_ACLNN(calls, Cast, shifted, ACL_BOOL, outside);
-}
-
 bool supports_embedding(const Functions& functions, const keel_op_call& call) {
   return are_plain(call) && functions.aclnnEmbedding != nullptr && has_checked_indices(functions);
 }
@@ -160,15 +144,13 @@ keel_status run_embedding(OperatorCalls& calls, const keel_op_call& call, Tempor
   const keel_tensor& table = input(call, 0);
   const View indices = view_of(input(call, 1));
   const View out = view_of(output(call, 0));
-  const View valid = temporaries.take(ACL_INT32, indices);
-  const View shifted = temporaries.take(ACL_INT32, indices);
-  const View outside = temporaries.take(ACL_BOOL, indices, /*element_bytes=*/4);
-  const View zero =
-      temporaries.take(static_cast<aclDataType>(out.type), dense(nullptr, ACL_FLOAT, {1, 1}));
+  View valid;
+  View outside;
+  View zero;
   const int64_t first = kit::attributes<keel_op_embedding_attributes>(call).first;
-  KEEL_TRY(check_indices(calls, indices, first, table.shape[0], valid, shifted, outside));
+  KEEL_TRY(check_indices(calls, indices, first, table.shape[0], &temporaries, &valid, &outside));
   KEEL_TRY(KEEL_ACLNN(calls, Embedding, view_of(table), valid, out));
-  KEEL_TRY(KEEL_ACLNN(calls, InplaceFillScalar, zero, Scalar{0}));
+  KEEL_TRY(constant(calls, static_cast<aclDataType>(out.type), 0, 2, &temporaries, &zero));
   return KEEL_ACLNN(calls, SWhere, with_last_axis(outside), zero, out, out);
 }
 
@@ -212,11 +194,11 @@ keel_status run_rope(OperatorCalls& calls, const keel_op_call& call, Temporaries
   const View selected = dense(nullptr, ACL_FLOAT, {tokens, pairs});
   const View cosines = temporaries.take(ACL_FLOAT, selected);
   const View sines = temporaries.take(ACL_FLOAT, selected);
-  const View valid = temporaries.take(ACL_INT32, positions);
-  const View shifted = temporaries.take(ACL_INT32, positions);
-  const View outside = temporaries.take(ACL_BOOL, positions, /*element_bytes=*/4);
-  const View zero = temporaries.take(ACL_FLOAT, dense(nullptr, ACL_FLOAT, {1, 1, 1}));
-  KEEL_TRY(check_indices(calls, positions, /*first=*/0, table.dims[0], valid, shifted, outside));
+  View valid;
+  View outside;
+  View zero;
+  KEEL_TRY(
+      check_indices(calls, positions, /*first=*/0, table.dims[0], &temporaries, &valid, &outside));
   KEEL_TRY(KEEL_ACLNN(calls, IndexSelect, table, int64_t{0}, valid, cosines));
   KEEL_TRY(KEEL_ACLNN(calls, IndexSelect, view_of(input(call, 2)), int64_t{0}, valid, sines));
   KEEL_TRY(KEEL_ACLNN(calls, Cast, x, ACL_FLOAT, wide_x));
@@ -229,7 +211,7 @@ keel_status run_rope(OperatorCalls& calls, const keel_op_call& call, Temporaries
     KEEL_TRY(KEEL_ACLNN(calls, Mul, half_of(wide_x, which, interleaved), c, out));
     KEEL_TRY(KEEL_ACLNN(calls, Add, out, product, Scalar{which == 0 ? -sign : sign}, out));
   }
-  KEEL_TRY(KEEL_ACLNN(calls, InplaceFillScalar, zero, Scalar{0}));
+  KEEL_TRY(constant(calls, ACL_FLOAT, 0, 3, &temporaries, &zero));
   const View is_outside = with_last_axis(with_last_axis(outside));
   if (y.type == ACL_FLOAT) return KEEL_ACLNN(calls, SWhere, is_outside, zero, wide_y, y);
   KEEL_TRY(KEEL_ACLNN(calls, SWhere, is_outside, zero, wide_y, wide_y));

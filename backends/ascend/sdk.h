@@ -42,6 +42,7 @@ namespace keel::ascend {
 // NULL if the library is too old; the plugin then does without.
 #define KEEL_ASCEND_OPTIONAL_RUNTIME(X) \
   X(aclGetRecentErrMsg)                 \
+  X(aclrtCtxSetSysParamOpt)             \
   X(aclrtDeviceGetStreamPriorityRange)  \
   X(aclrtDeviceGetUuid)                 \
   X(aclrtEventElapsedTime)              \
@@ -79,7 +80,9 @@ namespace keel::ascend {
   X(aclDestroyTensor)
 
 #define KEEL_ASCEND_OPTIONAL_DESCRIPTORS(X) \
+  X(aclCreateBoolArray)                     \
   X(aclDestroyAclOpExecutor)                \
+  X(aclDestroyBoolArray)                    \
   X(aclSetAclOpExecutorRepeatable)
 
 // The functions of the libraries, by their names.

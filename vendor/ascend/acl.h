@@ -100,6 +100,8 @@ constexpr uint32_t ACL_STREAM_FAST_SYNC = 0x2;
 constexpr uint64_t ACL_STOP_ON_FAILURE = 1;
 constexpr uint32_t ACL_HOST_REG_PINNED = 0x10000000;
 
+enum aclSysParamOpt : int32_t { ACL_OPT_DETERMINISTIC = 0 };
+
 struct aclrtUuid {
   char bytes[16];
 };
@@ -128,6 +130,7 @@ aclError aclrtDeviceGetStreamPriorityRange(int32_t* leastPriority, int32_t* grea
 
 aclError aclrtSetCurrentContext(aclrtContext context);
 aclError aclrtGetCurrentContext(aclrtContext* context);
+aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value);
 
 aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint32_t flag);
 aclError aclrtDestroyStream(aclrtStream stream);

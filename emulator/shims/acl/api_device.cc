@@ -132,6 +132,16 @@ aclError aclrtGetCurrentContext(aclrtContext* context) {
   });
 }
 
+// The emulated operators are deterministic with and without the option, so nothing is stored.
+aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value) {
+  return answer_here([&](const Here&) -> aclError {
+    if (opt != ACL_OPT_DETERMINISTIC || (value != 0 && value != 1)) {
+      return fail(ACL_ERROR_RT_PARAM_INVALID, "no such option, or a value other than 0 and 1");
+    }
+    return ACL_SUCCESS;
+  });
+}
+
 // ---- memory ------------------------------------------------------------------
 
 aclError aclrtMalloc(void** devPtr, size_t size, aclrtMemMallocPolicy /*policy*/) {

@@ -1,62 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // libnnopbase.so and libopapi.so over the emulated chip: descriptors with strides, the two phases,
 // workspaces, executors.
+#include "emulator/shims/aclnn/testing/aclnn_test.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "emulator/shims/acl/testing/library.h"
-
 namespace {
 
-class AclnnShimTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    ASSERT_NE(keel::emulator::testing::library("libopapi.so"), nullptr) << dlerror();
-    ACL(aclInit)(nullptr);
-    ASSERT_EQ(ACL(aclrtSetDevice)(0), ACL_SUCCESS);
-    ASSERT_EQ(ACL(aclrtCreateStreamWithConfig)(&stream_, 0, 0), ACL_SUCCESS);
-    ASSERT_EQ(ACL(aclrtMalloc)(&memory_, 65536, ACL_MEM_MALLOC_HUGE_FIRST), ACL_SUCCESS);
-    ASSERT_EQ(ACL(aclrtMalloc)(&workspace_, 65536, ACL_MEM_MALLOC_HUGE_FIRST), ACL_SUCCESS);
-  }
-  void TearDown() override {
-    for (const aclTensor* tensor : tensors_) NNOPBASE(aclDestroyTensor)(tensor);
-    EXPECT_EQ(ACL(aclrtFree)(workspace_), ACL_SUCCESS);
-    EXPECT_EQ(ACL(aclrtFree)(memory_), ACL_SUCCESS);
-    EXPECT_EQ(ACL(aclrtDestroyStream)(stream_), ACL_SUCCESS);
-    EXPECT_EQ(ACL(aclrtResetDevice)(0), ACL_SUCCESS);
-  }
-  // A float32 tensor at byte |at| of the memory.
-  aclTensor* tensor(size_t at, std::vector<int64_t> dims, std::vector<int64_t> strides) {
-    const int64_t storage[] = {1024};
-    aclTensor* const made =
-        NNOPBASE(aclCreateTensor)(dims.data(), dims.size(), ACL_FLOAT, strides.data(), 0,
-                                  ACL_FORMAT_ND, storage, 1, static_cast<char*>(memory_) + at);
-    EXPECT_NE(made, nullptr);
-    if (made != nullptr) tensors_.push_back(made);
-    return made;
-  }
-  void put(size_t at, const std::vector<float>& values) {
-    EXPECT_EQ(ACL(aclrtMemcpyAsync)(static_cast<char*>(memory_) + at, 4096, values.data(),
-                                    values.size() * 4, ACL_MEMCPY_HOST_TO_DEVICE, stream_),
-              ACL_SUCCESS);
-    EXPECT_EQ(ACL(aclrtSynchronizeStream)(stream_), ACL_SUCCESS);
-  }
-  std::vector<float> get(size_t at, size_t count) {
-    std::vector<float> values(count);
-    EXPECT_EQ(ACL(aclrtMemcpyAsync)(values.data(), count * 4, static_cast<char*>(memory_) + at,
-                                    count * 4, ACL_MEMCPY_DEVICE_TO_HOST, stream_),
-              ACL_SUCCESS);
-    EXPECT_EQ(ACL(aclrtSynchronizeStream)(stream_), ACL_SUCCESS);
-    return values;
-  }
-
-  aclrtStream stream_ = nullptr;
-  void* memory_ = nullptr;
-  void* workspace_ = nullptr;
-  std::vector<const aclTensor*> tensors_;
-};
+class AclnnShimTest : public keel::emulator::testing::AclnnTest {};
 
 TEST_F(AclnnShimTest, AProductOfATransposedViewHasAWorkspace) {
   put(0, {1, 2, 3, 4});

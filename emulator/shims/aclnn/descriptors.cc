@@ -87,6 +87,16 @@ aclIntArray* aclCreateIntArray(const int64_t* value, uint64_t size) {
   }
 }
 
+aclBoolArray* aclCreateBoolArray(const bool* value, uint64_t size) {
+  if (value == nullptr && size != 0) return nullptr;
+  try {
+    // Parentheses: in braces the two pointers would be two values.
+    return new aclBoolArray{std::vector<bool>(value, value + size)};
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 aclnnStatus aclDestroyTensor(const aclTensor* tensor) {
   if (tensor == nullptr) return 0;
   if (tensor->mark != aclTensor::kMark) {
@@ -103,6 +113,11 @@ aclnnStatus aclDestroyScalar(const aclScalar* scalar) {
 }
 
 aclnnStatus aclDestroyIntArray(const aclIntArray* array) {
+  delete array;
+  return 0;
+}
+
+aclnnStatus aclDestroyBoolArray(const aclBoolArray* array) {
   delete array;
   return 0;
 }

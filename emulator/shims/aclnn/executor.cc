@@ -35,6 +35,10 @@ double bytes_of(const Tensor& tensor) {
   return static_cast<double>(tensor.count()) * size_of(tensor.type);
 }
 
+const char* dtype_of(aclDataType type) {
+  return type == ACL_FLOAT16 ? "float16" : type == ACL_BF16 ? "bfloat16" : "float32";
+}
+
 Work work_of(const Prepared& prepared) {
   Work work;
   for (const Tensor& tensor : prepared.tensors) work.bytes += bytes_of(tensor);
@@ -45,8 +49,10 @@ Work work_of(const Prepared& prepared) {
     const Dims& left = prepared.tensors[out - 2].dims;
     work.flops =
         2 * static_cast<double>(prepared.tensors[out].count()) * static_cast<double>(left.back());
-    const aclDataType type = prepared.tensors[out - 2].type;
-    work.dtype = type == ACL_FLOAT16 ? "float16" : type == ACL_BF16 ? "bfloat16" : "float32";
+    work.dtype = dtype_of(prepared.tensors[out - 2].type);
+  } else if (prepared.flops != 0) {
+    work.flops = prepared.flops;
+    work.dtype = dtype_of(prepared.tensors.front().type);
   }
   return work;
 }
@@ -73,9 +79,22 @@ const Tensor& tensor_of(const char* name, const aclTensor* handle) {
   return handle->tensor;
 }
 
-aclnnStatus prepare(const char* name, std::initializer_list<const aclTensor*> tensors,
+bool is_training_type(aclDataType type) {
+  return type == ACL_FLOAT || type == ACL_FLOAT16 || type == ACL_BF16;
+}
+
+bool is_contiguous(const Tensor& tensor) {
+  int64_t stride = 1;
+  for (size_t axis = tensor.dims.size(); axis-- > 0;) {
+    if (tensor.dims[axis] != 1 && tensor.strides[axis] != stride) return false;
+    stride *= tensor.dims[axis];
+  }
+  return true;
+}
+
+aclnnStatus prepare(const char* name, const std::vector<const aclTensor*>& tensors,
                     uint64_t workspace, Body body, uint64_t* out_workspace_size,
-                    aclOpExecutor** out_executor) {
+                    aclOpExecutor** out_executor, double flops) {
   if (out_workspace_size == nullptr || out_executor == nullptr) return kNullPointer;
   try {
     auto prepared = std::make_shared<Prepared>();
@@ -86,6 +105,7 @@ aclnnStatus prepare(const char* name, std::initializer_list<const aclTensor*> te
     }
     prepared->body = std::move(body);
     prepared->workspace = workspace;
+    prepared->flops = flops;
     auto executor = std::make_unique<aclOpExecutor>();
     executor->prepared = std::move(prepared);
     *out_workspace_size = workspace;

@@ -3,8 +3,8 @@
 #ifndef KEEL_EMULATOR_SHIMS_ACLNN_EXECUTOR_H_
 #define KEEL_EMULATOR_SHIMS_ACLNN_EXECUTOR_H_
 
-#include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "emulator/shims/aclnn/objects.h"
 
@@ -21,10 +21,15 @@ inline constexpr uint64_t kWorkspace = 4096;
 // The tensor behind a handle; ends the process for a destroyed one.
 const Tensor& tensor_of(const char* name, const aclTensor* handle);
 
-// First phase: prepares |body| over |tensors|, of which none is NULL.
-aclnnStatus prepare(const char* name, std::initializer_list<const aclTensor*> tensors,
+// Returns whether |type| is float32, float16 or bfloat16: the operators of training lack float64.
+bool is_training_type(aclDataType type);
+// Returns whether |tensor| is row-major without gaps.
+bool is_contiguous(const Tensor& tensor);
+
+// First phase: prepares |body| over |tensors|, of which none is NULL and the last is an output.
+aclnnStatus prepare(const char* name, const std::vector<const aclTensor*>& tensors,
                     uint64_t workspace, Body body, uint64_t* out_workspace_size,
-                    aclOpExecutor** out_executor);
+                    aclOpExecutor** out_executor, double flops = 0);
 // Second phase: enqueues |executor|, and consumes it unless it is repeatable.
 aclnnStatus execute(const char* name, void* workspace, uint64_t workspace_size,
                     aclOpExecutor* executor, aclrtStream stream);

@@ -28,6 +28,9 @@ struct aclScalar {
 struct aclIntArray {
   std::vector<int64_t> values;
 };
+struct aclBoolArray {
+  std::vector<bool> values;
+};
 
 namespace keel::emulator::aclnn {
 
@@ -40,6 +43,7 @@ struct Prepared {
   std::vector<Tensor> tensors;
   Body body;
   uint64_t workspace = 0;
+  double flops = 0;  // of the type of the first tensor; 0: work_of() knows
 };
 
 }  // namespace keel::emulator::aclnn

@@ -48,7 +48,17 @@ aclnnStatus prepare_unary(const char* name, const aclTensor* x, const aclTensor*
       workspace_size, executor);
 }
 
-double gelu(double x) {
+// A NULL passes: the preparation that follows finds it.
+bool is_of_booleans(const char* name, const aclTensor* out) {
+  return out == nullptr || tensor_of(name, out).type == ACL_BOOL;
+}
+
+double gelu_by_erf(double x) {
+  // erfc has no cancellation for a negative x.
+  return x == -HUGE_VAL ? 0 : 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+}
+
+double gelu_by_tanh(double x) {
   if (x == -HUGE_VAL) return 0;
   constexpr double kRoot = 0.79788456080286535588;  // sqrt(2 / pi)
   // 0.5 (1 + tanh(t)) without the cancellation for a negative t.
@@ -188,6 +198,55 @@ aclnnStatus aclnnExpGetWorkspaceSize(const aclTensor* self, aclTensor* out, uint
 }
 KEEL_SECOND_PHASE(Exp)
 
+aclnnStatus aclnnLogGetWorkspaceSize(const aclTensor* self, aclTensor* out, uint64_t* workspaceSize,
+                                     aclOpExecutor** executor) {
+  return prepare_unary(
+      "aclnnLog", self, out, [](double x) { return std::log(x); }, workspaceSize, executor);
+}
+KEEL_SECOND_PHASE(Log)
+
+aclnnStatus aclnnGeScalarGetWorkspaceSize(const aclTensor* self, const aclScalar* other,
+                                          aclTensor* out, uint64_t* workspaceSize,
+                                          aclOpExecutor** executor) {
+  if (other == nullptr) return kNullPointer;
+  if (!is_of_booleans("aclnnGeScalar", out)) return kBadParameter;
+  return prepare_unary(
+      "aclnnGeScalar", self, out, [least = other->value](double x) { return x >= least ? 1 : 0; },
+      workspaceSize, executor);
+}
+KEEL_SECOND_PHASE(GeScalar)
+
+aclnnStatus aclnnLeScalarGetWorkspaceSize(const aclTensor* self, const aclScalar* other,
+                                          aclTensor* out, uint64_t* workspaceSize,
+                                          aclOpExecutor** executor) {
+  if (other == nullptr) return kNullPointer;
+  if (!is_of_booleans("aclnnLeScalar", out)) return kBadParameter;
+  return prepare_unary(
+      "aclnnLeScalar", self, out, [most = other->value](double x) { return x <= most ? 1 : 0; },
+      workspaceSize, executor);
+}
+KEEL_SECOND_PHASE(LeScalar)
+
+aclnnStatus aclnnLtTensorGetWorkspaceSize(const aclTensor* self, const aclTensor* other,
+                                          aclTensor* out, uint64_t* workspaceSize,
+                                          aclOpExecutor** executor) {
+  if (!is_of_booleans("aclnnLtTensor", out)) return kBadParameter;
+  return prepare_binary(
+      "aclnnLtTensor", self, other, out, [](double a, double b) { return a < b ? 1 : 0; },
+      workspaceSize, executor);
+}
+KEEL_SECOND_PHASE(LtTensor)
+
+aclnnStatus aclnnNeTensorGetWorkspaceSize(const aclTensor* self, const aclTensor* other,
+                                          aclTensor* out, uint64_t* workspaceSize,
+                                          aclOpExecutor** executor) {
+  if (!is_of_booleans("aclnnNeTensor", out)) return kBadParameter;
+  return prepare_binary(
+      "aclnnNeTensor", self, other, out, [](double a, double b) { return a != b ? 1 : 0; },
+      workspaceSize, executor);
+}
+KEEL_SECOND_PHASE(NeTensor)
+
 aclnnStatus aclnnClampGetWorkspaceSize(const aclTensor* self, const aclScalar* clipValueMin,
                                        const aclScalar* clipValueMax, aclTensor* out,
                                        uint64_t* workspaceSize, aclOpExecutor** executor) {
@@ -201,12 +260,19 @@ aclnnStatus aclnnClampGetWorkspaceSize(const aclTensor* self, const aclScalar* c
 }
 KEEL_SECOND_PHASE(Clamp)
 
-// The form by tanh.
-aclnnStatus aclnnGeluGetWorkspaceSize(const aclTensor* self, aclTensor* out,
-                                      uint64_t* workspaceSize, aclOpExecutor** executor) {
-  return prepare_unary("aclnnGelu", self, out, gelu, workspaceSize, executor);
+aclnnStatus aclnnGeluV2GetWorkspaceSize(const aclTensor* x, int64_t approximate, aclTensor* y,
+                                        uint64_t* workspaceSize, aclOpExecutor** executor) {
+  if (x == nullptr || y == nullptr) return kNullPointer;
+  const aclDataType type = tensor_of("aclnnGeluV2", x).type;
+  if ((approximate != ACLNN_GELU_ERF && approximate != ACLNN_GELU_TANH) ||
+      !is_training_type(type) || tensor_of("aclnnGeluV2", y).type != type) {
+    return kBadParameter;
+  }
+  return prepare_unary("aclnnGeluV2", x, y,
+                       approximate == ACLNN_GELU_ERF ? gelu_by_erf : gelu_by_tanh, workspaceSize,
+                       executor);
 }
-KEEL_SECOND_PHASE(Gelu)
+KEEL_SECOND_PHASE(GeluV2)
 
 aclnnStatus aclnnCastGetWorkspaceSize(const aclTensor* self, const aclDataType dtype,
                                       aclTensor* out, uint64_t* workspaceSize,

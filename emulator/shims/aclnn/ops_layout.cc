@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that move elements bit for bit.
+// Operators that move elements bit for bit, and the sum of elements that are moved to one place.
 #include "emulator/shims/aclnn/executor.h"
 #include "emulator/shims/beside.h"
 
@@ -36,6 +36,76 @@ aclnnStatus prepare_selection(const char* name, const aclTensor* table, const ac
                     from.type == to.type && (which.type == ACL_INT32 || which.type == ACL_INT64);
   if (!fits) return kBadParameter;
   return prepare(name, {table, index, out}, 0, select_rows, workspace_size, executor);
+}
+
+// Normalizes |*axis|, which may count from the end; false if |rank| axes lack it.
+bool find_axis(size_t rank, int64_t* axis) {
+  if (*axis < 0) *axis += static_cast<int64_t>(rank);
+  return *axis >= 0 && *axis < static_cast<int64_t>(rank);
+}
+
+// Returns whether |index| has the rank of |indexed|, and no larger extent but along |axis|.
+bool is_index_of(const Tensor& index, const Tensor& indexed, int64_t axis) {
+  if (index.dims.size() != indexed.dims.size()) return false;
+  if (index.type != ACL_INT32 && index.type != ACL_INT64) return false;
+  for (size_t i = 0; i < index.dims.size(); ++i) {
+    if (static_cast<int64_t>(i) != axis && index.dims[i] > indexed.dims[i]) return false;
+  }
+  return true;
+}
+
+// The row-major place in |dims| of element |i| of a tensor of |index_dims|, with the coordinate
+// |coordinate| along |axis|; the element's own if |axis| is negative.
+int64_t place_in(const Dims& dims, const Dims& index_dims, int64_t i, int64_t axis,
+                 int64_t coordinate) {
+  int64_t place = 0;
+  int64_t stride = 1;
+  for (size_t at = dims.size(); at-- > 0;) {
+    place += stride * (static_cast<int64_t>(at) == axis ? coordinate : i % index_dims[at]);
+    i /= index_dims[at];
+    stride *= dims[at];
+  }
+  return place;
+}
+
+// An index below 0 counts from the end.
+Status gather(std::vector<Operand>& operands, int64_t axis) {
+  const Dims& dims = operands[0].tensor().dims;
+  const Dims& index_dims = operands[1].tensor().dims;
+  const int64_t extent = dims[static_cast<size_t>(axis)];
+  const std::vector<double> indices = operands[1].read();
+  for (size_t i = 0; i < indices.size(); ++i) {
+    auto coordinate = static_cast<int64_t>(indices[i]);
+    if (coordinate < -extent || coordinate >= extent) {
+      return {Code::kIllegalAddress, "an index outside of the tensor"};
+    }
+    if (coordinate < 0) coordinate += extent;
+    const auto to = static_cast<int64_t>(i);
+    operands[2].copy(to, operands[0], dims, place_in(dims, index_dims, to, axis, coordinate));
+  }
+  return {};
+}
+
+// An index below 0 is outside.
+Status scatter_add(std::vector<Operand>& operands, int64_t axis) {
+  const Dims& dims = operands[0].tensor().dims;
+  const Dims& index_dims = operands[1].tensor().dims;
+  const Dims& src_dims = operands[2].tensor().dims;
+  std::vector<double> sums = operands[0].read();
+  const std::vector<double> indices = operands[1].read();
+  const std::vector<double> terms = operands[2].read();
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const auto coordinate = static_cast<int64_t>(indices[i]);
+    if (coordinate < 0 || coordinate >= dims[static_cast<size_t>(axis)]) {
+      return {Code::kIllegalAddress, "an index outside of the tensor"};
+    }
+    const auto at = static_cast<int64_t>(i);
+    const int64_t from = place_in(src_dims, index_dims, at, /*axis=*/-1, /*coordinate=*/0);
+    const int64_t to = place_in(dims, index_dims, at, axis, coordinate);
+    sums[static_cast<size_t>(to)] += terms[static_cast<size_t>(from)];
+  }
+  operands[3].write(sums);
+  return {};
 }
 
 }  // namespace
@@ -126,6 +196,74 @@ aclnnStatus aclnnPermuteGetWorkspaceSize(const aclTensor* self, const aclIntArra
       workspaceSize, executor);
 }
 KEEL_SECOND_PHASE(Permute)
+
+aclnnStatus aclnnGatherGetWorkspaceSize(const aclTensor* self, const int64_t dim,
+                                        const aclTensor* index, aclTensor* out,
+                                        uint64_t* workspaceSize, aclOpExecutor** executor) {
+  if (self == nullptr || index == nullptr || out == nullptr) return kNullPointer;
+  const Tensor& from = tensor_of("aclnnGather", self);
+  const Tensor& which = tensor_of("aclnnGather", index);
+  const Tensor& to = tensor_of("aclnnGather", out);
+  int64_t axis = dim;
+  if (!find_axis(from.dims.size(), &axis) || !is_index_of(which, from, axis) ||
+      to.dims != which.dims || to.type != from.type) {
+    return kBadParameter;
+  }
+  return prepare(
+      "aclnnGather", {self, index, out}, 0,
+      [axis](std::vector<Operand>& operands) { return gather(operands, axis); }, workspaceSize,
+      executor);
+}
+KEEL_SECOND_PHASE(Gather)
+
+// Sums of integers are not emulated.
+aclnnStatus aclnnScatterAddGetWorkspaceSize(const aclTensor* self, int64_t dim,
+                                            const aclTensor* index, const aclTensor* src,
+                                            aclTensor* out, uint64_t* workspaceSize,
+                                            aclOpExecutor** executor) {
+  if (self == nullptr || index == nullptr || src == nullptr || out == nullptr) return kNullPointer;
+  const char* const name = "aclnnScatterAdd";
+  const Tensor& before = tensor_of(name, self);
+  const Tensor& which = tensor_of(name, index);
+  const Tensor& added = tensor_of(name, src);
+  const Tensor& to = tensor_of(name, out);
+  const bool fits = find_axis(before.dims.size(), &dim) && is_index_of(which, before, dim) &&
+                    is_index_of(which, added, /*axis=*/-1) && is_contiguous(added) &&
+                    is_float(before.type) && added.type == before.type && to.type == before.type &&
+                    to.dims == before.dims && is_contiguous(to);
+  if (!fits) return kBadParameter;
+  return prepare(
+      name, {self, index, src, out}, 0,
+      [dim](std::vector<Operand>& operands) { return scatter_add(operands, dim); }, workspaceSize,
+      executor);
+}
+KEEL_SECOND_PHASE(ScatterAdd)
+
+aclnnStatus aclnnTriuGetWorkspaceSize(const aclTensor* self, int64_t diagonal, aclTensor* out,
+                                      uint64_t* workspaceSize, aclOpExecutor** executor) {
+  if (self == nullptr || out == nullptr) return kNullPointer;
+  const Tensor& from = tensor_of("aclnnTriu", self);
+  if (from.dims.size() < 2 || from.dims != tensor_of("aclnnTriu", out).dims ||
+      from.type != tensor_of("aclnnTriu", out).type) {
+    return kBadParameter;
+  }
+  return prepare(
+      "aclnnTriu", {self, out}, 0,
+      [diagonal](std::vector<Operand>& operands) {
+        const Dims& dims = operands[0].tensor().dims;
+        const int64_t columns = dims.back();
+        const int64_t rows = dims[dims.size() - 2];
+        std::vector<double> values = operands[0].read();
+        for (size_t i = 0; i < values.size(); ++i) {
+          const auto at = static_cast<int64_t>(i);
+          if (at % columns - at / columns % rows < diagonal) values[i] = 0;
+        }
+        operands[1].write(values);
+        return Status();
+      },
+      workspaceSize, executor);
+}
+KEEL_SECOND_PHASE(Triu)
 
 aclnnStatus aclnnSWhereGetWorkspaceSize(const aclTensor* condition, const aclTensor* self,
                                         const aclTensor* other, aclTensor* out,

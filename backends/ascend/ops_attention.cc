@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention and its gradient by the vendor's flash attention. Sequences of several lengths are left
+// to the fallback: the library takes their ends on the host, Keel has them on the device.
+#include <cfloat>
+#include <cmath>
+
+#include "backends/ascend/ops.h"
+#include "backends/ascend/types.h"
+
+namespace keel::ascend {
+namespace {
+
+constexpr int64_t kMostHeads = 256;
+constexpr Text kLayout = {"BSND"};
+
+// A causal query with fewer keys than queries before it would see none, of which the vendor's
+// documents say nothing.
+template <typename Attributes>
+bool supports_heads(const Functions& functions, const keel_op_call& call, uint32_t lengths) {
+  if (has_input(call, lengths) || has_input(call, lengths + 1) || !are_plain(call)) return false;
+  const keel_tensor& q = input(call, 0);
+  const keel_tensor& k = input(call, 1);
+  if (q.shape[1] > kMostHeads || functions.aclnnInplaceFillScalar == nullptr ||
+      functions.aclnnLeScalar == nullptr || functions.aclnnSWhere == nullptr) {
+    return false;
+  }
+  return kit::attributes<Attributes>(call).causal == 0 ||
+         (q.shape[0] <= k.shape[0] && functions.aclnnTriu != nullptr);
+}
+
+// What the two operators say alike.
+struct Mode {
+  View mask = absent();
+  int64_t sparse = ACLNN_SPARSE_DEFAULT;
+};
+
+keel_status mode_of(OperatorCalls& calls, bool is_causal, Mode* out_mode) {
+  if (!is_causal) return KEEL_OK;
+  out_mode->sparse = ACLNN_SPARSE_RIGHT_DOWN_CAUSAL;
+  return calls.causal_mask(&out_mode->mask);
+}
+
+// [heads,tokens,8], in which the library keeps the maxima and sums of the rows.
+View row_values(const keel_op_call& call, Temporaries* temporaries) {
+  const keel_tensor& q = input(call, 0);
+  return temporaries->take(
+      ACL_FLOAT, dense(nullptr, ACL_FLOAT, {q.shape[1], q.shape[0], ACLNN_SOFTMAX_COPIES}));
+}
+
+uint64_t row_values_size(const keel_op_call& call) {
+  const keel_tensor& q = input(call, 0);
+  return Temporaries::rounded(
+      static_cast<uint64_t>(4 * ACLNN_SOFTMAX_COPIES * q.shape[0] * q.shape[1]));
+}
+
+// The first of each row's values: [heads,tokens].
+View first_of(View values) {
+  --values.rank;
+  return values;
+}
+
+// [tokens,heads,1] of [heads,tokens].
+View by_tokens(const View& view) {
+  return with_last_axis(transposed(view));
+}
+
+bool supports_attention(const Functions& functions, const keel_op_call& call) {
+  return functions.aclnnFlashAttentionScore != nullptr && functions.aclnnLog != nullptr &&
+         functions.aclnnAdd != nullptr &&
+         supports_heads<keel_op_attention_attributes>(functions, call, 3);
+}
+
+// The maxima and sums, the logarithms, which rows see nothing, two constants.
+uint64_t attention_workspace(const keel_op_call& call) {
+  return 2 * row_values_size(call) + temporaries_like(output(call, 1), 2) +
+         2 * Temporaries::rounded(4);
+}
+
+keel_status run_attention(OperatorCalls& calls, const keel_op_call& call, Temporaries temporaries) {
+  const auto a = kit::attributes<keel_op_attention_attributes>(call);
+  const View q = view_of(input(call, 0));
+  const View out = view_of(output(call, 0));
+  const View logsumexp = view_of(output(call, 1));
+  const View most = row_values(call, &temporaries);
+  const View sum = row_values(call, &temporaries);
+  const View logarithm = temporaries.take(ACL_FLOAT, logsumexp);
+  const View is_empty = temporaries.take(ACL_BOOL, logsumexp, /*element_bytes=*/4);
+  View lowest;
+  View zero;
+  Mode mode;
+  KEEL_TRY(mode_of(calls, a.causal != 0, &mode));
+  KEEL_TRY(KEEL_ACLNN(
+      calls, FlashAttentionScore, with_first_axis(q), with_first_axis(view_of(input(call, 1))),
+      with_first_axis(view_of(input(call, 2))), /*realShift=*/absent(), /*dropMask=*/absent(),
+      /*paddingMask=*/absent(), mode.mask, /*prefix=*/absent_ints(), a.scale, /*keepProb=*/1.0,
+      /*preTokens=*/int64_t{INT32_MAX}, /*nextTokens=*/int64_t{INT32_MAX}, q.dims[1], kLayout,
+      /*innerPrecise=*/int64_t{0}, mode.sparse, with_first_axis(most), with_first_axis(sum),
+      /*softmaxOut=*/absent(), with_first_axis(out)));
+  KEEL_TRY(KEEL_ACLNN(calls, Log, first_of(sum), logarithm));
+  KEEL_TRY(KEEL_ACLNN(calls, Add, first_of(most), logarithm, Scalar{1}, logsumexp));
+  // In a row of scores of minus infinity the library divides 0 by 0.
+  KEEL_TRY(constant(calls, ACL_FLOAT, -HUGE_VAL, 2, &temporaries, &lowest));
+  KEEL_TRY(constant(calls, static_cast<aclDataType>(out.type), 0, 3, &temporaries, &zero));
+  KEEL_TRY(KEEL_ACLNN(calls, LeScalar, first_of(most), Scalar{-HUGE_VAL}, is_empty));
+  KEEL_TRY(KEEL_ACLNN(calls, SWhere, is_empty, lowest, logsumexp, logsumexp));
+  return KEEL_ACLNN(calls, SWhere, by_tokens(is_empty), zero, out, out);
+}
+
+bool supports_attention_backward(const Functions& functions, const keel_op_call& call) {
+  return functions.aclnnFlashAttentionScoreGrad != nullptr &&
+         functions.aclnnInplaceCopy != nullptr &&
+         supports_heads<keel_op_attention_backward_attributes>(functions, call, 6);
+}
+
+// The maxima and sums, which rows see nothing and their logsumexp, a constant.
+uint64_t attention_backward_workspace(const keel_op_call& call) {
+  return 2 * row_values_size(call) + temporaries_like(input(call, 5), 2) + Temporaries::rounded(4);
+}
+
+// exp(score - max) / sum with logsumexp as the maximum and a sum of 1. A row that sees nothing has
+// a maximum far above all scores, so all of its probabilities are 0.
+keel_status run_attention_backward(OperatorCalls& calls, const keel_op_call& call,
+                                   Temporaries temporaries) {
+  const auto a = kit::attributes<keel_op_attention_backward_attributes>(call);
+  const View q = view_of(input(call, 0));
+  const View logsumexp = view_of(input(call, 5));
+  const View most = row_values(call, &temporaries);
+  const View sum = row_values(call, &temporaries);
+  const View is_empty = temporaries.take(ACL_BOOL, logsumexp, /*element_bytes=*/4);
+  const View offset = temporaries.take(ACL_FLOAT, logsumexp);
+  View highest;
+  Mode mode;
+  KEEL_TRY(mode_of(calls, a.causal != 0, &mode));
+  KEEL_TRY(constant(calls, ACL_FLOAT, FLT_MAX, 2, &temporaries, &highest));
+  KEEL_TRY(KEEL_ACLNN(calls, LeScalar, logsumexp, Scalar{-HUGE_VAL}, is_empty));
+  KEEL_TRY(KEEL_ACLNN(calls, SWhere, is_empty, highest, logsumexp, offset));
+  KEEL_TRY(KEEL_ACLNN(calls, InplaceCopy, most, with_last_axis(offset)));
+  KEEL_TRY(KEEL_ACLNN(calls, InplaceFillScalar, sum, Scalar{1}));
+  return KEEL_ACLNN(
+      calls, FlashAttentionScoreGrad, with_first_axis(q), with_first_axis(view_of(input(call, 1))),
+      with_first_axis(view_of(input(call, 2))), with_first_axis(view_of(input(call, 4))),
+      /*pseShift=*/absent(), /*dropMask=*/absent(), /*paddingMask=*/absent(), mode.mask,
+      with_first_axis(most), with_first_axis(sum), /*softmaxIn=*/absent(),
+      with_first_axis(view_of(input(call, 3))), /*prefix=*/absent_ints(), a.scale, /*keepProb=*/1.0,
+      /*preTokens=*/int64_t{INT32_MAX}, /*nextTokens=*/int64_t{INT32_MAX}, q.dims[1], kLayout,
+      /*innerPrecise=*/int64_t{0}, mode.sparse, with_first_axis(view_of(output(call, 0))),
+      with_first_axis(view_of(output(call, 1))), with_first_axis(view_of(output(call, 2))),
+      /*dpse=*/absent());
+}
+
+}  // namespace
+
+const Op kAttention = {"aclnn.flash_attention_score", KEEL_OP_NATIVE, supports_attention,
+                       attention_workspace, run_attention};
+const Op kAttentionBackward = {"aclnn.flash_attention_score_grad", KEEL_OP_NATIVE,
+                               supports_attention_backward, attention_backward_workspace,
+                               run_attention_backward};
+
+}  // namespace keel::ascend
