@@ -79,6 +79,14 @@ const Op* find_op(keel_op_id op) {
       return &kAttention;
     case KEEL_OP_ATTENTION_BACKWARD:
       return &kAttentionBackward;
+    case KEEL_OP_ELEMENTWISE:
+      return &kElementwise;
+    case KEEL_OP_REDUCE:
+      return &kReduce;
+    case KEEL_OP_GATHER:
+      return &kGather;
+    case KEEL_OP_SCATTER:
+      return &kScatter;
     default:
       return nullptr;
   }
@@ -163,9 +171,10 @@ bool has_checked_indices(const Functions& functions) {
 keel_status check_indices(OperatorCalls& calls, const View& indices, int64_t first, int64_t rows,
                           Temporaries* temporaries, View* out_valid, View* out_outside) {
   const auto type = static_cast<aclDataType>(indices.type);
-  *out_valid = temporaries->take(type, indices);
+  const uint64_t bytes = type == ACL_INT64 ? 8 : 4;
+  *out_valid = temporaries->take(type, indices, bytes);
   *out_outside = temporaries->take(ACL_BOOL, indices, /*element_bytes=*/4);
-  const View shifted = temporaries->take(type, indices);
+  const View shifted = temporaries->take(type, indices, bytes);
   KEEL_TRY(KEEL_ACLNN(calls, Adds, indices, whole(-first), whole(1), shifted));
   KEEL_TRY(KEEL_ACLNN(calls, Clamp, shifted, whole(0), whole(rows - 1), *out_valid));
   KEEL_TRY(KEEL_ACLNN(calls, Sub, shifted, *out_valid, whole(1), shifted));

@@ -78,6 +78,11 @@ extern const Op kCrossEntropyShard;
 extern const Op kCrossEntropyShardBackward;
 extern const Op kSumOfSquares;
 extern const Op kClip;
+// ops_general.cc
+extern const Op kElementwise;
+extern const Op kReduce;
+extern const Op kGather;
+extern const Op kScatter;
 // ops_attention.cc
 extern const Op kAttention;
 extern const Op kAttentionBackward;

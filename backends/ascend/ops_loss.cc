@@ -244,8 +244,9 @@ keel_status run_cross_entropy_shard_backward(OperatorCalls& calls, const keel_op
 // ---- the norm of gradients -------------------------------------------------------------
 
 bool supports_sum_of_squares(const Functions& functions, const keel_op_call& call) {
-  return are_plain(call) && functions.aclnnMul != nullptr && functions.aclnnMuls != nullptr &&
-         functions.aclnnReduceSum != nullptr && functions.aclnnNeTensor != nullptr;
+  return are_plain(call) && input(call, 0).rank != 0 && functions.aclnnMul != nullptr &&
+         functions.aclnnMuls != nullptr && functions.aclnnReduceSum != nullptr &&
+         functions.aclnnNeTensor != nullptr;
 }
 
 // x in float32, its squares, a value and whether it is NaN.

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// elementwise, reduce, gather and scatter: the functions, of float tensors of one dtype, that the
+// library has; the rest is left to the fallback.
+#include <cmath>
+
+#include "backends/ascend/ops.h"
+#include "backends/ascend/types.h"
+
+namespace keel::ascend {
+namespace {
+
+bool is_float(const keel_tensor& tensor) {
+  return is_float32(tensor) || is_16_bit(tensor.dtype);
+}
+
+// ---- elementwise -----------------------------------------------------------------------
+
+// Tensors may be broadcast by strides of 0, which the library does by extents of 1.
+bool supports_elementwise(const Functions& functions, const keel_op_call& call) {
+  const auto a = kit::attributes<keel_op_elementwise_attributes>(call);
+  const keel_tensor& y = output(call, 0);
+  if (is_empty(call)) return true;
+  if (!is_float(y)) return false;
+  for (uint32_t axis = 0; axis < y.rank; ++axis) {
+    if (y.shape[axis] != 1 && y.strides[axis] == 0) return false;
+  }
+  for (uint32_t i = 0; i < call.input_count; ++i) {
+    if (has_input(call, i) && input(call, i).dtype != y.dtype) return false;
+  }
+  if (!has_input(call, 0)) return false;
+  const bool is_unary = !has_input(call, 1) && !has_input(call, 2);
+  const bool is_binary = has_input(call, 1) && !has_input(call, 2);
+  switch (a.function) {
+    case KEEL_ELEMENTWISE_FUNCTION_COPY:
+      return is_unary && functions.aclnnInplaceCopy != nullptr;
+    case KEEL_ELEMENTWISE_FUNCTION_NEG:
+      return is_unary && functions.aclnnMuls != nullptr;
+    case KEEL_ELEMENTWISE_FUNCTION_SQRT:
+      return is_unary && functions.aclnnSqrt != nullptr;
+    case KEEL_ELEMENTWISE_FUNCTION_EXP:
+      return is_unary && functions.aclnnExp != nullptr;
+    case KEEL_ELEMENTWISE_FUNCTION_LOG:
+      return is_unary && functions.aclnnLog != nullptr;
+    case KEEL_ELEMENTWISE_FUNCTION_RELU:
+    case KEEL_ELEMENTWISE_FUNCTION_CLAMP:
+      return is_unary && functions.aclnnClamp != nullptr;
+    case KEEL_ELEMENTWISE_FUNCTION_GELU:
+      return is_unary && functions.aclnnGeluV2 != nullptr;
+    case KEEL_ELEMENTWISE_FUNCTION_ADD:
+      return is_binary || (is_unary && functions.aclnnAdds != nullptr);
+    case KEEL_ELEMENTWISE_FUNCTION_SUB:
+      return is_binary && functions.aclnnSub != nullptr;
+    case KEEL_ELEMENTWISE_FUNCTION_MUL:
+      return is_binary ? functions.aclnnMul != nullptr : is_unary && functions.aclnnMuls != nullptr;
+    case KEEL_ELEMENTWISE_FUNCTION_DIV:
+      return is_binary && functions.aclnnDiv != nullptr;
+    default:
+      return false;
+  }
+}
+
+View broadcast_view(const keel_tensor& tensor) {
+  View view = view_of(tensor);
+  for (uint32_t axis = 0; axis < view.rank; ++axis) {
+    if (view.strides[axis] != 0) continue;
+    view.dims[axis] = 1;
+    view.strides[axis] = 1;
+  }
+  return view;
+}
+
+// Operators of one tensor do not broadcast: such a tensor is copied to y first.
+keel_status operand(OperatorCalls& calls, const View& a, const View& y, View* out_a) {
+  *out_a = a;
+  for (uint32_t axis = 0; axis < y.rank; ++axis) {
+    if (a.dims[axis] == y.dims[axis]) continue;
+    *out_a = y;
+    return KEEL_ACLNN(calls, InplaceCopy, y, a);
+  }
+  return KEEL_OK;
+}
+
+keel_status run_elementwise(OperatorCalls& calls, const keel_op_call& call, Temporaries /*none*/) {
+  const auto attributes = kit::attributes<keel_op_elementwise_attributes>(call);
+  const View y = view_of(output(call, 0));
+  View a = broadcast_view(input(call, 0));
+  if (has_input(call, 1)) {
+    const View b = broadcast_view(input(call, 1));
+    switch (attributes.function) {
+      case KEEL_ELEMENTWISE_FUNCTION_ADD:
+        return KEEL_ACLNN(calls, Add, a, b, Scalar{attributes.alpha}, y);
+      case KEEL_ELEMENTWISE_FUNCTION_SUB:
+        return KEEL_ACLNN(calls, Sub, a, b, Scalar{attributes.alpha}, y);
+      case KEEL_ELEMENTWISE_FUNCTION_MUL:
+        return KEEL_ACLNN(calls, Mul, a, b, y);
+      default:
+        return KEEL_ACLNN(calls, Div, a, b, y);
+    }
+  }
+  if (attributes.function == KEEL_ELEMENTWISE_FUNCTION_COPY) {
+    return KEEL_ACLNN(calls, InplaceCopy, y, a);
+  }
+  KEEL_TRY(operand(calls, a, y, &a));
+  switch (attributes.function) {
+    case KEEL_ELEMENTWISE_FUNCTION_NEG:
+      return KEEL_ACLNN(calls, Muls, a, Scalar{-1}, y);
+    case KEEL_ELEMENTWISE_FUNCTION_SQRT:
+      return KEEL_ACLNN(calls, Sqrt, a, y);
+    case KEEL_ELEMENTWISE_FUNCTION_EXP:
+      return KEEL_ACLNN(calls, Exp, a, y);
+    case KEEL_ELEMENTWISE_FUNCTION_LOG:
+      return KEEL_ACLNN(calls, Log, a, y);
+    case KEEL_ELEMENTWISE_FUNCTION_RELU:
+      return KEEL_ACLNN(calls, Clamp, a, Scalar{0}, Scalar{HUGE_VAL}, y);
+    case KEEL_ELEMENTWISE_FUNCTION_CLAMP:
+      return KEEL_ACLNN(calls, Clamp, a, Scalar{attributes.b_number}, Scalar{attributes.c_number},
+                        y);
+    case KEEL_ELEMENTWISE_FUNCTION_GELU:
+      return KEEL_ACLNN(calls, GeluV2, a, ACLNN_GELU_ERF, y);
+    case KEEL_ELEMENTWISE_FUNCTION_ADD:
+      return KEEL_ACLNN(calls, Adds, a, Scalar{attributes.b_number}, Scalar{attributes.alpha}, y);
+    default:
+      return KEEL_ACLNN(calls, Muls, a, Scalar{attributes.b_number}, y);
+  }
+}
+
+// ---- reduce ----------------------------------------------------------------------------
+
+Ints reduced_axes(const keel_tensor& x, const keel_tensor& y) {
+  Ints axes;
+  for (uint32_t axis = 0; axis < x.rank; ++axis) {
+    if (y.shape[axis] != x.shape[axis]) axes.values[axes.size++] = axis;
+  }
+  return axes;
+}
+
+// A reduction without axes is left to the fallback: the library reads no axes as all.
+bool supports_reduce(const Functions& functions, const keel_op_call& call) {
+  const keel_tensor& x = input(call, 0);
+  const keel_tensor& y = output(call, 0);
+  if (!is_float(x) || x.dtype != y.dtype || !are_plain(call) || is_empty(call) ||
+      reduced_axes(x, y).size == 0) {
+    return false;
+  }
+  switch (kit::attributes<keel_op_reduce_attributes>(call).function) {
+    case KEEL_REDUCE_FUNCTION_MAX:
+      return functions.aclnnAmax != nullptr;
+    case KEEL_REDUCE_FUNCTION_SUM:
+    case KEEL_REDUCE_FUNCTION_MEAN:
+      return functions.aclnnReduceSum != nullptr && functions.aclnnMuls != nullptr;
+    case KEEL_REDUCE_FUNCTION_SUM_OF_SQUARES:
+    case KEEL_REDUCE_FUNCTION_NORM:
+      return functions.aclnnReduceSum != nullptr && functions.aclnnMul != nullptr &&
+             functions.aclnnSqrt != nullptr;
+    default:
+      return false;
+  }
+}
+
+// x and y in float32, and the squares.
+uint64_t reduce_workspace(const keel_op_call& call) {
+  return temporaries_like(input(call, 0), 2) + temporaries_like(output(call, 0), 1);
+}
+
+keel_status run_reduce(OperatorCalls& calls, const keel_op_call& call, Temporaries temporaries) {
+  const auto function = kit::attributes<keel_op_reduce_attributes>(call).function;
+  const Ints axes = reduced_axes(input(call, 0), output(call, 0));
+  const View y = view_of(output(call, 0));
+  View x = view_of(input(call, 0));
+  if (function == KEEL_REDUCE_FUNCTION_MAX) {
+    return KEEL_ACLNN(calls, Amax, x, axes, /*keepDim=*/true, y);
+  }
+  KEEL_TRY(widen(calls, x, &temporaries, &x));
+  const View sum = y.type == ACL_FLOAT ? y : temporaries.take(ACL_FLOAT, y);
+  if (function == KEEL_REDUCE_FUNCTION_SUM_OF_SQUARES || function == KEEL_REDUCE_FUNCTION_NORM) {
+    const View squares = temporaries.take(ACL_FLOAT, x);
+    KEEL_TRY(KEEL_ACLNN(calls, Mul, x, x, squares));
+    x = squares;
+  }
+  KEEL_TRY(KEEL_ACLNN(calls, ReduceSum, x, axes, /*keepDims=*/true, ACL_FLOAT, sum));
+  if (function == KEEL_REDUCE_FUNCTION_NORM) KEEL_TRY(KEEL_ACLNN(calls, Sqrt, sum, sum));
+  if (function == KEEL_REDUCE_FUNCTION_MEAN) {
+    const auto terms = static_cast<double>(kit::element_count(input(call, 0))) /
+                       static_cast<double>(kit::element_count(output(call, 0)));
+    KEEL_TRY(KEEL_ACLNN(calls, Muls, sum, Scalar{1 / terms}, sum));
+  }
+  if (y.type == ACL_FLOAT) return KEEL_OK;
+  return KEEL_ACLNN(calls, Cast, sum, static_cast<aclDataType>(y.type), y);
+}
+
+// ---- gather, scatter -------------------------------------------------------------------
+
+// Three values for each index, as wide as the index.
+uint64_t index_workspace(const keel_tensor& index) {
+  return 3 * Temporaries::rounded(static_cast<uint64_t>(kit::element_count(index)) *
+                                  kit::dtype_size(index.dtype));
+}
+
+bool supports_gather(const Functions& functions, const keel_op_call& call) {
+  return functions.aclnnGather != nullptr && has_checked_indices(functions) && are_plain(call) &&
+         input(call, 0).rank != 0;
+}
+
+uint64_t gather_workspace(const keel_op_call& call) {
+  return index_workspace(input(call, 1)) + Temporaries::rounded(8);
+}
+
+keel_status run_gather(OperatorCalls& calls, const keel_op_call& call, Temporaries temporaries) {
+  const int64_t axis = kit::attributes<keel_op_gather_attributes>(call).axis;
+  const aclDataType type = mover_of(kit::dtype_size(input(call, 0).dtype));
+  const View x = view_of(input(call, 0)).as(type);
+  const View y = view_of(output(call, 0)).as(type);
+  View valid;
+  View outside;
+  View zero;
+  KEEL_TRY(check_indices(calls, view_of(input(call, 1)), /*first=*/0, x.dims[axis], &temporaries,
+                         &valid, &outside));
+  KEEL_TRY(constant(calls, type, 0, y.rank, &temporaries, &zero));
+  KEEL_TRY(KEEL_ACLNN(calls, Gather, x, axis, valid, y));
+  return KEEL_ACLNN(calls, SWhere, outside, zero, y, y);
+}
+
+// Sums in float32. Of stores to one element the library does not say which is the last.
+bool supports_scatter(const Functions& functions, const keel_op_call& call) {
+  return functions.aclnnScatterAdd != nullptr && functions.aclnnInplaceCopy != nullptr &&
+         has_checked_indices(functions) && are_plain(call) && input(call, 0).rank != 0 &&
+         is_float32(output(call, 0)) && is_float32(input(call, 0)) &&
+         kit::attributes<keel_op_scatter_attributes>(call).add != 0;
+}
+
+// x and y without gaps, and a zero.
+uint64_t scatter_workspace(const keel_op_call& call) {
+  return index_workspace(input(call, 1)) + temporaries_like(input(call, 0), 1) +
+         temporaries_like(output(call, 0), 1) + Temporaries::rounded(4);
+}
+
+// An element with an index outside is added as 0.
+keel_status run_scatter(OperatorCalls& calls, const keel_op_call& call, Temporaries temporaries) {
+  const int64_t axis = kit::attributes<keel_op_scatter_attributes>(call).axis;
+  const View x = view_of(input(call, 0));
+  const View y = view_of(output(call, 0));
+  View valid;
+  View outside;
+  View zero;
+  KEEL_TRY(check_indices(calls, view_of(input(call, 1)), /*first=*/0, y.dims[axis], &temporaries,
+                         &valid, &outside));
+  KEEL_TRY(constant(calls, ACL_FLOAT, 0, x.rank, &temporaries, &zero));
+  const View terms = temporaries.take(ACL_FLOAT, x);
+  const View sums = temporaries.take(ACL_FLOAT, y);
+  KEEL_TRY(KEEL_ACLNN(calls, SWhere, outside, zero, x, terms));
+  KEEL_TRY(KEEL_ACLNN(calls, ScatterAdd, y, axis, valid, terms, sums));
+  return KEEL_ACLNN(calls, InplaceCopy, y, sums);
+}
+
+}  // namespace
+
+const Op kElementwise = {"aclnn.add, mul, ...", KEEL_OP_NATIVE, supports_elementwise, nullptr,
+                         run_elementwise};
+const Op kReduce = {"aclnn.reduce_sum, amax", KEEL_OP_NATIVE, supports_reduce, reduce_workspace,
+                    run_reduce};
+const Op kGather = {"aclnn.gather+where", KEEL_OP_COMPOSED, supports_gather, gather_workspace,
+                    run_gather};
+const Op kScatter = {"aclnn.where+scatter_add", KEEL_OP_COMPOSED, supports_scatter,
+                     scatter_workspace, run_scatter};
+
+}  // namespace keel::ascend
