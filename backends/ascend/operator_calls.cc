@@ -84,6 +84,18 @@ OperatorCalls::Entry::~Entry() {
   for (const aclBoolArray* array : flags_) (void)functions_.aclDestroyBoolArray(array);
 }
 
+aclTensor* OperatorCalls::Entry::make_tensor(const int64_t* dims, uint64_t rank, int64_t type,
+                                             const int64_t* strides, aclFormat format,
+                                             std::initializer_list<int64_t> storage, void* data) {
+  tensors_.reserve(tensors_.size() + 1);
+  aclTensor* const made =
+      functions_.aclCreateTensor(dims, rank, static_cast<aclDataType>(type), strides, /*offset=*/0,
+                                 format, storage.begin(), storage.size(), data);
+  if (made == nullptr) throw std::bad_alloc();
+  tensors_.push_back(made);
+  return made;
+}
+
 // The storage is the flat range from the first element to the last.
 aclTensor* OperatorCalls::Entry::convert(const View& view) {
   if (view.rank == View::kAbsent) return nullptr;
@@ -91,14 +103,17 @@ aclTensor* OperatorCalls::Entry::convert(const View& view) {
   for (uint32_t axis = 0; axis < view.rank; ++axis) {
     last += (view.dims[axis] - 1) * view.strides[axis];
   }
-  const int64_t storage = last + 1;
-  tensors_.reserve(tensors_.size() + 1);
-  aclTensor* const made =
-      functions_.aclCreateTensor(view.dims, view.rank, static_cast<aclDataType>(view.type),
-                                 view.strides, /*offset=*/0, ACL_FORMAT_ND, &storage, 1, view.data);
-  if (made == nullptr) throw std::bad_alloc();
-  tensors_.push_back(made);
-  return made;
+  return make_tensor(view.dims, view.rank, view.type, view.strides, ACL_FORMAT_ND, {last + 1},
+                     view.data);
+}
+
+aclTensor* OperatorCalls::Entry::convert(const Fractal& weights) {
+  const int64_t dims[] = {weights.k, weights.n};
+  const int64_t strides[] = {weights.n, 1};
+  return make_tensor(
+      dims, 2, weights.type, strides, ACL_FORMAT_FRACTAL_NZ,
+      {Fractal::blocks(weights.n), Fractal::blocks(weights.k), Fractal::kBlock, Fractal::kBlock},
+      weights.data);
 }
 
 aclScalar* OperatorCalls::Entry::convert(const Scalar& scalar) {

@@ -41,6 +41,17 @@ View dense(void* data, aclDataType type, std::initializer_list<int64_t> dims);
 // A dense tensor of the shape of |like|.
 View dense_like(void* data, aclDataType type, const View& like);
 View absent();
+// Weights [k,n] of 16-bit elements in the vendor's format FRACTAL_NZ: blocks of 16 x 16, in memory
+// [n/16, k/16, 16, 16], each quotient rounded up. Without padding, as View.
+struct Fractal {
+  static constexpr int64_t kBlock = 16;
+  static constexpr int64_t blocks(int64_t extent) { return (extent + kBlock - 1) / kBlock; }
+
+  int64_t type = ACL_DT_UNDEFINED;
+  int64_t k = 0;
+  int64_t n = 0;
+  void* data = nullptr;
+};
 // |view| with an axis of extent 1 behind the last, or before the first.
 View with_last_axis(View view);
 View with_first_axis(const View& view);
@@ -127,6 +138,7 @@ class OperatorCalls {
     Entry& operator=(const Entry&) = delete;
 
     aclTensor* convert(const View& view);
+    aclTensor* convert(const Fractal& weights);
     aclScalar* convert(const Scalar& scalar);
     aclIntArray* convert(const Ints& ints);
     aclBoolArray* convert(const Flags& flags);
@@ -142,6 +154,9 @@ class OperatorCalls {
     aclOpExecutor* executor = nullptr;
 
    private:
+    aclTensor* make_tensor(const int64_t* dims, uint64_t rank, int64_t type, const int64_t* strides,
+                           aclFormat format, std::initializer_list<int64_t> storage, void* data);
+
     const Functions& functions_;
     bool is_kept_ = false;
     std::vector<const aclTensor*> tensors_;

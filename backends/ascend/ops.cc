@@ -79,6 +79,10 @@ const Op* find_op(keel_op_id op) {
       return &kAttention;
     case KEEL_OP_ATTENTION_BACKWARD:
       return &kAttentionBackward;
+    case KEEL_OP_PACK_WEIGHTS:
+      return &kPackWeights;
+    case KEEL_OP_PACKED_MATMUL:
+      return &kPackedMatmul;
     case KEEL_OP_ELEMENTWISE:
       return &kElementwise;
     case KEEL_OP_REDUCE:

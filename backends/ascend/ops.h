@@ -51,6 +51,8 @@ extern const Op kAxpy;
 extern const Op kSum;
 extern const Op kMatmul;
 extern const Op kBatchedMatmul;
+extern const Op kPackWeights;
+extern const Op kPackedMatmul;
 extern const Op kGelu;
 extern const Op kBiasGelu;
 extern const Op kSwiglu;

@@ -1,32 +1,112 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul and batched_matmul. Operands of two types, activations and a bias beside an old content
-// are left to the fallback.
+// matmul, batched_matmul, and products with packed weights.
 #include "backends/ascend/ops.h"
+#include "backends/ascend/types.h"
 
 namespace keel::ascend {
 namespace {
 
+// ---- what follows a product --------------------------------------------------------------
+
+// c = activation(alpha * product + beta * c + bias)
+struct Epilogue {
+  double alpha;
+  double beta;
+  int64_t activation;
+  bool has_bias;
+};
+
+bool supports_epilogue(const Functions& functions, const Epilogue& epilogue) {
+  if (functions.aclnnMuls == nullptr || functions.aclnnAdd == nullptr ||
+      functions.aclnnInplaceCopy == nullptr) {
+    return false;
+  }
+  switch (epilogue.activation) {
+    case KEEL_ACTIVATION_NONE:
+      return true;
+    case KEEL_ACTIVATION_GELU_TANH:
+    case KEEL_ACTIVATION_GELU_ERF:
+      return functions.aclnnGeluV2 != nullptr;
+    case KEEL_ACTIVATION_SILU:
+      return functions.aclnnSilu != nullptr;
+    default:
+      return false;
+  }
+}
+
+// The product, the old content and the bias, in float32.
+uint64_t epilogue_workspace(const keel_op_call& call) {
+  return temporaries_like(output(call, 0), 2) +
+         (has_input(call, 2) ? temporaries_like(input(call, 2), 1) : 0);
+}
+
+// Changes |product|, which is in float32, and writes it to output 0.
+keel_status finish(OperatorCalls& calls, const keel_op_call& call, const Epilogue& epilogue,
+                   const View& product, Temporaries* temporaries) {
+  const View c = view_of(output(call, 0));
+  if (epilogue.alpha != 1) {
+    KEEL_TRY(KEEL_ACLNN(calls, Muls, product, Scalar{epilogue.alpha}, product));
+  }
+  if (epilogue.beta != 0) {
+    View before;
+    KEEL_TRY(widen(calls, c, temporaries, &before));
+    KEEL_TRY(KEEL_ACLNN(calls, Add, product, before, Scalar{epilogue.beta}, product));
+  }
+  if (epilogue.has_bias) {
+    View bias;
+    KEEL_TRY(widen(calls, view_of(input(call, 2)), temporaries, &bias));
+    KEEL_TRY(KEEL_ACLNN(calls, Add, product, bias, Scalar{1}, product));
+  }
+  if (epilogue.activation == KEEL_ACTIVATION_SILU) {
+    KEEL_TRY(KEEL_ACLNN(calls, Silu, product, product));
+  } else if (epilogue.activation != KEEL_ACTIVATION_NONE) {
+    const bool is_tanh = epilogue.activation == KEEL_ACTIVATION_GELU_TANH;
+    KEEL_TRY(
+        KEEL_ACLNN(calls, GeluV2, product, is_tanh ? ACLNN_GELU_TANH : ACLNN_GELU_ERF, product));
+  }
+  if (c.type == ACL_FLOAT) return KEEL_ACLNN(calls, InplaceCopy, c, product);
+  return KEEL_ACLNN(calls, Cast, product, static_cast<aclDataType>(c.type), c);
+}
+
+// ---- matmul, batched_matmul --------------------------------------------------------------
+
 bool has_one_type(const keel_op_call& call) {
-  return are_plain(call) && input(call, 0).dtype == output(call, 0).dtype;
+  return input(call, 0).dtype == output(call, 0).dtype;
+}
+
+Epilogue epilogue_of(const keel_op_call& call, const keel_op_matmul_attributes& a) {
+  return {a.alpha, a.beta, a.activation, has_input(call, 2)};
+}
+
+// Whether one or two of the vendor's calls round as one.
+bool is_direct(const Functions& functions, const keel_op_call& call) {
+  const auto a = kit::attributes<keel_op_matmul_attributes>(call);
+  if (!has_one_type(call) || a.activation != KEEL_ACTIVATION_NONE) return false;
+  if (has_input(call, 2) || a.beta != 0) {
+    return functions.aclnnAddmm != nullptr && (a.beta == 0 || !has_input(call, 2));
+  }
+  // A factor alone is applied after the product was rounded.
+  return a.alpha == 1 || (functions.aclnnMuls != nullptr && is_float32(output(call, 0)));
 }
 
 bool supports_matmul(const Functions& functions, const keel_op_call& call) {
   const auto a = kit::attributes<keel_op_matmul_attributes>(call);
-  if (functions.aclnnMatmul == nullptr || functions.aclnnAddmm == nullptr) return false;
-  if (!has_one_type(call) || a.activation != KEEL_ACTIVATION_NONE) return false;
-  if (has_input(call, 2)) return a.beta == 0;
-  // A factor alone is applied after the product was rounded.
-  return a.beta != 0 || a.alpha == 1 ||
-         (functions.aclnnMuls != nullptr && is_float32(output(call, 0)));
+  return functions.aclnnMatmul != nullptr && are_plain(call) &&
+         (is_direct(functions, call) || supports_epilogue(functions, epilogue_of(call, a)));
 }
 
-keel_status run_matmul(OperatorCalls& calls, const keel_op_call& call, Temporaries /*none*/) {
+keel_status run_matmul(OperatorCalls& calls, const keel_op_call& call, Temporaries temporaries) {
   const auto attributes = kit::attributes<keel_op_matmul_attributes>(call);
   View a = view_of(input(call, 0));
   View b = view_of(input(call, 1));
   const View c = view_of(output(call, 0));
   if (attributes.trans_a != 0) a = transposed(a);
   if (attributes.trans_b != 0) b = transposed(b);
+  if (!is_direct(calls.functions(), call)) {
+    const View product = temporaries.take(ACL_FLOAT, c);
+    KEEL_TRY(KEEL_ACLNN(calls, Matmul, a, b, product, ACLNN_KEEP_DTYPE));
+    return finish(calls, call, epilogue_of(call, attributes), product, &temporaries);
+  }
   if (has_input(call, 2)) {
     return KEEL_ACLNN(calls, Addmm, view_of(input(call, 2)), a, b, Scalar{1},
                       Scalar{attributes.alpha}, c, ACLNN_KEEP_DTYPE);
@@ -42,8 +122,10 @@ keel_status run_matmul(OperatorCalls& calls, const keel_op_call& call, Temporari
 
 bool supports_batched_matmul(const Functions& functions, const keel_op_call& call) {
   const auto a = kit::attributes<keel_op_batched_matmul_attributes>(call);
-  return functions.aclnnBatchMatMul != nullptr && has_one_type(call) && a.beta == 0 &&
-         (a.alpha == 1 || (functions.aclnnMuls != nullptr && is_float32(output(call, 0))));
+  const bool is_wide = is_float32(output(call, 0));
+  return functions.aclnnBatchMatMul != nullptr && are_plain(call) && a.beta == 0 &&
+         (is_wide || has_one_type(call)) &&
+         (a.alpha == 1 || (functions.aclnnMuls != nullptr && is_wide));
 }
 
 keel_status run_batched_matmul(OperatorCalls& calls, const keel_op_call& call,
@@ -59,10 +141,85 @@ keel_status run_batched_matmul(OperatorCalls& calls, const keel_op_call& call,
   return KEEL_ACLNN(calls, Muls, c, Scalar{attributes.alpha}, c);
 }
 
+// ---- packed weights ----------------------------------------------------------------------
+
+// Packed are 16-bit weights, for every product that reads them: a call that packs and one that
+// multiplies must agree. The vendor's product takes no extent of 1.
+bool are_packable(const Functions& functions, keel_dtype dtype, int64_t k, int64_t n) {
+  return is_16_bit(dtype) && k > 1 && n > 1 && functions.aclnnMatmulWeightNz != nullptr &&
+         functions.aclnnPermute != nullptr &&
+         supports_epilogue(functions, {1, 1, KEEL_ACTIVATION_GELU_TANH, true}) &&
+         supports_epilogue(functions, {1, 1, KEEL_ACTIVATION_SILU, true});
+}
+
+Fractal weights_of(const keel_tensor& packed, int64_t k, int64_t n) {
+  return {view_of(packed).type, k, n, view_of(packed).data};
+}
+
+bool supports_pack_weights(const Functions& functions, const keel_op_call& call) {
+  const keel_tensor& b = input(call, 0);
+  return are_packable(functions, b.dtype, b.shape[0], b.shape[1]) && are_plain(call);
+}
+
+// b in whole blocks.
+uint64_t pack_weights_workspace(const keel_op_call& call) {
+  constexpr int64_t kBlock = Fractal::kBlock;
+  const keel_tensor& b = input(call, 0);
+  return Temporaries::rounded(static_cast<uint64_t>(
+      2 * kBlock * kBlock * Fractal::blocks(b.shape[0]) * Fractal::blocks(b.shape[1])));
+}
+
+// Pads op(b) with zeroes to whole blocks, and moves the blocks.
+keel_status run_pack_weights(OperatorCalls& calls, const keel_op_call& call,
+                             Temporaries temporaries) {
+  constexpr int64_t kBlock = Fractal::kBlock;
+  View b = view_of(input(call, 0)).as(mover_of(2));
+  if (kit::attributes<keel_op_pack_weights_attributes>(call).trans_b != 0) b = transposed(b);
+  const auto type = static_cast<aclDataType>(b.type);
+  const int64_t rows = Fractal::blocks(b.dims[0]);
+  const int64_t columns = Fractal::blocks(b.dims[1]);
+  View padded = temporaries.take(type, dense(nullptr, type, {rows * kBlock, columns * kBlock}));
+  KEEL_TRY(KEEL_ACLNN(calls, InplaceFillScalar, padded, whole(0)));
+  View inner = padded;
+  inner.dims[0] = b.dims[0];
+  inner.dims[1] = b.dims[1];
+  KEEL_TRY(KEEL_ACLNN(calls, InplaceCopy, inner, b));
+  const View from = dense(padded.data, type, {rows, kBlock, columns, kBlock});
+  const View to = dense(view_of(output(call, 0)).data, type, {columns, rows, kBlock, kBlock});
+  return KEEL_ACLNN(calls, Permute, from, Ints{{2, 0, 1, 3}, 4}, to);
+}
+
+bool supports_packed_matmul(const Functions& functions, const keel_op_call& call) {
+  const keel_tensor& a = input(call, 0);
+  const auto attributes = kit::attributes<keel_op_packed_matmul_attributes>(call);
+  return are_packable(functions, input(call, 1).dtype, a.shape[attributes.trans_a != 0 ? 0 : 1],
+                      output(call, 0).shape[1]) &&
+         are_plain(call);
+}
+
+keel_status run_packed_matmul(OperatorCalls& calls, const keel_op_call& call,
+                              Temporaries temporaries) {
+  const auto attributes = kit::attributes<keel_op_packed_matmul_attributes>(call);
+  View a = view_of(input(call, 0));
+  const View c = view_of(output(call, 0));
+  if (attributes.trans_a != 0) a = transposed(a);
+  const Fractal weights = weights_of(input(call, 1), a.dims[1], c.dims[1]);
+  const Epilogue epilogue = {attributes.alpha, attributes.beta, attributes.activation,
+                             has_input(call, 2)};
+  const View product = temporaries.take(ACL_FLOAT, c);
+  KEEL_TRY(KEEL_ACLNN(calls, MatmulWeightNz, a, weights, product, ACLNN_KEEP_DTYPE));
+  return finish(calls, call, epilogue, product, &temporaries);
+}
+
 }  // namespace
 
-const Op kMatmul = {"aclnn.matmul", KEEL_OP_NATIVE, supports_matmul, nullptr, run_matmul};
+const Op kMatmul = {"aclnn.matmul", KEEL_OP_NATIVE, supports_matmul, epilogue_workspace,
+                    run_matmul};
 const Op kBatchedMatmul = {"aclnn.batch_matmul", KEEL_OP_NATIVE, supports_batched_matmul, nullptr,
                            run_batched_matmul};
+const Op kPackWeights = {"aclnn.permute to FRACTAL_NZ", KEEL_OP_NATIVE, supports_pack_weights,
+                         pack_weights_workspace, run_pack_weights};
+const Op kPackedMatmul = {"aclnn.matmul_weight_nz", KEEL_OP_NATIVE, supports_packed_matmul,
+                          epilogue_workspace, run_packed_matmul};
 
 }  // namespace keel::ascend

@@ -26,6 +26,52 @@ TEST_F(AclnnShimTest, AProductOfATransposedViewHasAWorkspace) {
   EXPECT_EQ(get(8192, 4), (std::vector<float>{1, 6, 2, 8}));
 }
 
+// [33,17] of bfloat16 in blocks of 16 x 16, which the product reads as the matrix it is.
+TEST_F(AclnnShimTest, WeightsInBlocksAreTheSameMatrix) {
+  constexpr int64_t kRows = 33;
+  constexpr int64_t kColumns = 17;
+  constexpr uint16_t kOne = 0x3f80;
+  constexpr uint16_t kNaN = 0x7fc0;  // between the matrix and the end of its blocks
+  std::vector<uint16_t> blocks(2 * 3 * 16 * 16, kNaN);
+  for (int64_t row = 0; row < kRows; ++row) {
+    for (int64_t column = 0; column < kColumns; ++column) {
+      const int64_t block = column / 16 * 3 + row / 16;
+      blocks[static_cast<size_t>((block * 16 + row % 16) * 16 + column % 16)] =
+          row == 32 && column == 16 ? kOne : 0;
+    }
+  }
+  put_bytes(0, blocks);
+  const auto weights_of = [&](std::vector<int64_t> storage) {
+    const int64_t dims[] = {kRows, kColumns};
+    const int64_t strides[] = {kColumns, 1};
+    return NNOPBASE(aclCreateTensor)(dims, 2, ACL_BF16, strides, 0, ACL_FORMAT_FRACTAL_NZ,
+                                     storage.data(), storage.size(), memory_);
+  };
+  EXPECT_EQ(weights_of({2, 2, 16, 16}), nullptr);
+  aclTensor* const weights = weights_of({2, 3, 16, 16});
+  ASSERT_NE(weights, nullptr);
+  std::vector<uint16_t> ones(kRows, kOne);
+  put_bytes(8192, ones);
+  const int64_t row[] = {1, kRows};
+  aclTensor* const a = NNOPBASE(aclCreateTensor)(row, 2, ACL_BF16, nullptr, 0, ACL_FORMAT_ND, row,
+                                                 2, static_cast<char*>(memory_) + 8192);
+  ASSERT_NE(a, nullptr);
+  aclTensor* const c = tensor(16384, {1, kColumns}, {kColumns, 1});
+  uint64_t size = 0;
+  aclOpExecutor* executor = nullptr;
+  EXPECT_NE(OPAPI(aclnnMatmulGetWorkspaceSize)(a, weights, c, ACLNN_KEEP_DTYPE, &size, &executor),
+            0);
+  ASSERT_EQ(
+      OPAPI(aclnnMatmulWeightNzGetWorkspaceSize)(a, weights, c, ACLNN_KEEP_DTYPE, &size, &executor),
+      0);
+  EXPECT_EQ(OPAPI(aclnnMatmulWeightNz)(workspace_, size, executor, stream_), 0);
+  std::vector<float> want(kColumns, 0);
+  want[16] = 1;
+  EXPECT_EQ(get(16384, kColumns), want);
+  EXPECT_EQ(NNOPBASE(aclDestroyTensor)(a), 0);
+  EXPECT_EQ(NNOPBASE(aclDestroyTensor)(weights), 0);
+}
+
 TEST_F(AclnnShimTest, ARepeatableExecutorRunsAgain) {
   float two = 2;
   aclScalar* const factor = NNOPBASE(aclCreateScalar)(&two, ACL_FLOAT);

@@ -25,7 +25,8 @@ aclTensor* aclCreateTensor(const int64_t* viewDims, uint64_t viewDimsNum, aclDat
                            const int64_t* stride, int64_t offset, aclFormat format,
                            const int64_t* storageDims, uint64_t storageDimsNum, void* tensorData) {
   if ((viewDims == nullptr && viewDimsNum != 0) ||
-      (storageDims == nullptr && storageDimsNum != 0) || offset < 0 || format != ACL_FORMAT_ND) {
+      (storageDims == nullptr && storageDimsNum != 0) || offset < 0 ||
+      (format != ACL_FORMAT_ND && format != ACL_FORMAT_FRACTAL_NZ)) {
     return nullptr;
   }
   try {
@@ -41,6 +42,18 @@ aclTensor* aclCreateTensor(const int64_t* viewDims, uint64_t viewDimsNum, aclDat
     tensor.offset = offset;
     tensor.type = dataType;
     tensor.data = keel::emulator::address_of(tensorData);
+    if (format == ACL_FORMAT_FRACTAL_NZ) {
+      using keel::emulator::aclnn::fractals;
+      using keel::emulator::aclnn::kFractal;
+      const bool fits = viewDimsNum == 2 && storageDimsNum == 4 && offset == 0 &&
+                        (dataType == ACL_FLOAT16 || dataType == ACL_BF16) &&
+                        storageDims[0] == fractals(viewDims[1]) &&
+                        storageDims[1] == fractals(viewDims[0]) && storageDims[2] == kFractal &&
+                        storageDims[3] == kFractal;
+      if (!fits) return nullptr;
+      tensor.is_fractal = true;
+      return made.release();
+    }
     int64_t last = offset;
     for (uint64_t axis = 0; axis < viewDimsNum; ++axis) {
       last += (tensor.dims[axis] - 1) * tensor.strides[axis];

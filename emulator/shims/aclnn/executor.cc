@@ -101,7 +101,9 @@ aclnnStatus prepare(const char* name, const std::vector<const aclTensor*>& tenso
     prepared->name = name;
     for (const aclTensor* tensor : tensors) {
       prepared->tensors.push_back(tensor_of(name, tensor));
-      if (size_of(prepared->tensors.back().type) == 0) return kBadParameter;
+      const Tensor& added = prepared->tensors.back();
+      if (size_of(added.type) == 0) return kBadParameter;
+      if (added.is_fractal && prepared->name != "aclnnMatmulWeightNz") return kBadParameter;
     }
     prepared->body = std::move(body);
     prepared->workspace = workspace;

@@ -260,6 +260,14 @@ aclnnStatus aclnnClampGetWorkspaceSize(const aclTensor* self, const aclScalar* c
 }
 KEEL_SECOND_PHASE(Clamp)
 
+aclnnStatus aclnnSiluGetWorkspaceSize(const aclTensor* self, aclTensor* out,
+                                      uint64_t* workspaceSize, aclOpExecutor** executor) {
+  return prepare_unary(
+      "aclnnSilu", self, out, [](double x) { return x == -HUGE_VAL ? 0 : x / (1 + std::exp(-x)); },
+      workspaceSize, executor);
+}
+KEEL_SECOND_PHASE(Silu)
+
 aclnnStatus aclnnGeluV2GetWorkspaceSize(const aclTensor* x, int64_t approximate, aclTensor* y,
                                         uint64_t* workspaceSize, aclOpExecutor** executor) {
   if (x == nullptr || y == nullptr) return kNullPointer;
@@ -290,6 +298,18 @@ aclnnStatus aclnnMatmulGetWorkspaceSize(const aclTensor* self, const aclTensor* 
   return prepare_product("aclnnMatmul", self, mat2, out, 2, cubeMathType, workspaceSize, executor);
 }
 KEEL_SECOND_PHASE(Matmul)
+
+// One extent of the weights may not be 1.
+aclnnStatus aclnnMatmulWeightNzGetWorkspaceSize(const aclTensor* self, const aclTensor* mat2,
+                                                aclTensor* out, int8_t cubeMathType,
+                                                uint64_t* workspaceSize, aclOpExecutor** executor) {
+  const char* const name = "aclnnMatmulWeightNz";
+  if (self == nullptr || mat2 == nullptr || out == nullptr) return kNullPointer;
+  const Tensor& weights = tensor_of(name, mat2);
+  if (!weights.is_fractal || weights.dims[0] == 1 || weights.dims[1] == 1) return kBadParameter;
+  return prepare_product(name, self, mat2, out, 2, cubeMathType, workspaceSize, executor);
+}
+KEEL_SECOND_PHASE(MatmulWeightNz)
 
 aclnnStatus aclnnBatchMatMulGetWorkspaceSize(const aclTensor* self, const aclTensor* mat2,
                                              aclTensor* out, int8_t cubeMathType,

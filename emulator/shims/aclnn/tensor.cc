@@ -133,6 +133,7 @@ bool broadcasts(const Dims& from, const Dims& to) {
 }
 
 Operand::Operand(const Tensor& tensor) : tensor_(tensor) {
+  is_dense_ = !tensor.is_fractal;
   int64_t stride = 1;
   for (size_t axis = tensor.dims.size(); axis-- > 0;) {
     if (tensor.dims[axis] != 1 && tensor.strides[axis] != stride) is_dense_ = false;
@@ -146,6 +147,9 @@ Status Operand::reach(Access& access) {
   for (size_t axis = 0; axis < tensor_.dims.size(); ++axis) {
     last += (tensor_.dims[axis] - 1) * tensor_.strides[axis];
   }
+  if (tensor_.is_fractal) {
+    last = fractals(tensor_.dims[0]) * fractals(tensor_.dims[1]) * kFractal * kFractal - 1;
+  }
   const uint64_t size = size_of(tensor_.type);
   return access.reach(tensor_.data + static_cast<uint64_t>(tensor_.offset) * size,
                       (static_cast<uint64_t>(last) + 1) * size, &data_);
@@ -153,6 +157,12 @@ Status Operand::reach(Access& access) {
 
 int64_t Operand::place(const Dims& dims, int64_t index) const {
   if (is_dense_ && dims == tensor_.dims) return index;
+  if (tensor_.is_fractal) {
+    const int64_t row = index / dims[1];
+    const int64_t column = index % dims[1];
+    const int64_t block = column / kFractal * fractals(dims[0]) + row / kFractal;
+    return (block * kFractal + row % kFractal) * kFractal + column % kFractal;
+  }
   const size_t skipped = dims.size() - tensor_.dims.size();
   int64_t place = 0;
   for (size_t axis = dims.size(); axis-- > 0;) {

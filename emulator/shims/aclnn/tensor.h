@@ -25,6 +25,12 @@ inline int64_t count_of(const Dims& dims) {
 // Returns whether |from| broadcasts to |to|: aligned at the last axis, each extent equal or 1.
 bool broadcasts(const Dims& from, const Dims& to);
 
+// Rows and columns of a block of FRACTAL_NZ, of 16-bit elements: [n/16, k/16, 16, 16] for [k,n].
+inline constexpr int64_t kFractal = 16;
+inline int64_t fractals(int64_t extent) {
+  return (extent + kFractal - 1) / kFractal;
+}
+
 // A view of device memory. |offset| and |strides| are in elements.
 struct Tensor {
   Dims dims;
@@ -32,6 +38,7 @@ struct Tensor {
   int64_t offset = 0;
   aclDataType type = ACL_DT_UNDEFINED;
   Address data = 0;
+  bool is_fractal = false;  // FRACTAL_NZ: a matrix in blocks of kFractal x kFractal
 
   int64_t count() const { return count_of(dims); }
 };

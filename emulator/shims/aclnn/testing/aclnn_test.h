@@ -45,6 +45,14 @@ class AclnnTest : public ::testing::Test {
     return made;
   }
   void put(size_t at, const std::vector<float>& values) { put_bytes(at, values); }
+  template <typename Value>
+  void put_bytes(size_t at, const std::vector<Value>& values) {
+    EXPECT_EQ(
+        ACL(aclrtMemcpyAsync)(static_cast<char*>(memory_) + at, kMemory - at, values.data(),
+                              values.size() * sizeof(Value), ACL_MEMCPY_HOST_TO_DEVICE, stream_),
+        ACL_SUCCESS);
+    EXPECT_EQ(ACL(aclrtSynchronizeStream)(stream_), ACL_SUCCESS);
+  }
   std::vector<float> get(size_t at, size_t count) {
     std::vector<float> values(count);
     EXPECT_EQ(ACL(aclrtMemcpyAsync)(values.data(), count * 4, static_cast<char*>(memory_) + at,
@@ -101,15 +109,6 @@ class AclnnTest : public ::testing::Test {
   aclOpExecutor* executor_ = nullptr;
 
  private:
-  template <typename Value>
-  void put_bytes(size_t at, const std::vector<Value>& values) {
-    EXPECT_EQ(
-        ACL(aclrtMemcpyAsync)(static_cast<char*>(memory_) + at, kMemory - at, values.data(),
-                              values.size() * sizeof(Value), ACL_MEMCPY_HOST_TO_DEVICE, stream_),
-        ACL_SUCCESS);
-    EXPECT_EQ(ACL(aclrtSynchronizeStream)(stream_), ACL_SUCCESS);
-  }
-
   size_t next_ = 0;
   std::vector<const aclTensor*> tensors_;
   std::map<const aclTensor*, std::pair<size_t, size_t>> places_;  // byte, count
