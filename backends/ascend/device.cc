@@ -55,7 +55,7 @@ keel_status Device::open(const Sdk& sdk, uint32_t ordinal, std::unique_ptr<Devic
     status = device->call("aclrtCtxSetSysParamOpt", [&](const Functions& functions) {
       return functions.aclrtCtxSetSysParamOpt(ACL_OPT_DETERMINISTIC, 1);
     });
-    if (status != KEEL_OK) return status;
+    if (status != KEEL_OK && status != KEEL_UNSUPPORTED) return status;
   }
   *out_device = std::move(device);
   return KEEL_OK;
