@@ -141,8 +141,11 @@ TableDevice::~TableDevice() {
   const keel_plugin& plugin = device_of(context_).plugin();
   if (stream_ != nullptr) {
     keel_status status = plugin.stream->event_record(event_, stream_);
-    while (status == KEEL_OK && (status = plugin.stream->event_query(event_)) == KEEL_NOT_READY) {
+    if (status == KEEL_OK) {
+      status = poll_unobserved([&] { return plugin.stream->event_query(event_); },
+                               context_.environment.wait_ns);
     }
+    if (status == KEEL_NOT_READY) return;
     plugin.stream->event_destroy(event_);
     plugin.stream->destroy(stream_);
   }

@@ -110,6 +110,7 @@ class TableDevice {
   // Allocates |memory_bytes| of device memory.
   TableDevice(const Context& context, keel_plugin_instance* instance, uint32_t ordinal,
               uint64_t memory_bytes, Where where = Where::current());
+  // Leaks the device if its stream's work does not end.
   ~TableDevice();
   TableDevice(const TableDevice&) = delete;
   TableDevice& operator=(const TableDevice&) = delete;
