@@ -107,12 +107,16 @@ class CompiledProduct {
     const memory::desc c = describe(product.m, product.n, key.c_dtype, product.c);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    if (product.alpha != 1.0f) attributes.set_output_scales(0, {product.alpha});
-    if (product.beta != 0.0f) {
-      dnnl::post_ops accumulate;
-      accumulate.append_sum(product.beta);
-      attributes.set_post_ops(accumulate);
+    dnnl::post_ops after;
+    if (product.alpha == 0.0f) {
+      // Given a scale of 0, the library (2.6.3) does not multiply and scales c, even by a beta of
+      // 0: NaN in a c that must not be read remains.
+      after.append_eltwise(1.0f, dnnl::algorithm::eltwise_linear, 0.0f, 0.0f);
+    } else if (product.alpha != 1.0f) {
+      attributes.set_output_scales(0, {product.alpha});
     }
+    if (product.beta != 0.0f) after.append_sum(product.beta);
+    if (after.len() > 0) attributes.set_post_ops(after);
     const dnnl::matmul::primitive_desc descriptor(dnnl::matmul::desc(a, b, c), attributes,
                                                   cpu_engine());
     primitive_ = dnnl::matmul(descriptor);
