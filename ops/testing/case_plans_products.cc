@@ -84,7 +84,7 @@ PlannedTensors pack_tensors(const PlannedCall& call) {
 
 // An odd extent, one, one more than most kernels' tiles, the tile size, and zero.
 const std::vector<Extents> kSides = {{17}, {1}, {65}, {64}, {0}};
-const std::vector<double> kAlphas = {1, -0.7};
+const std::vector<double> kAlphas = {1, -0.7, 0};
 const std::vector<double> kBetas = {0, 0.3, 1};
 const std::vector<double> kEither = {0, 1};
 const std::vector<double> kActivations = {0, 1, 2, 3};

@@ -72,9 +72,9 @@ std::vector<Far> fars() {
       {KEEL_OP_RMS_NORM, {3}, Dtypes::kAll, {kLongRows}},
       {KEEL_OP_RMS_NORM, {3}, Dtypes::kFirst, {kLongRow, kManyPairs}},
       {KEEL_OP_LAYER_NORM_BACKWARD, {}, Dtypes::kAll, {kLongRows}},
-      {KEEL_OP_LAYER_NORM_BACKWARD, {}, Dtypes::kFirst, {kLongRow}, {kManyPairs}},
+      {KEEL_OP_LAYER_NORM_BACKWARD, {}, Dtypes::kFirst, {kLongRow, kPastAPiece}, {kManyPairs}},
       {KEEL_OP_RMS_NORM_BACKWARD, {}, Dtypes::kAll, {kLongRows}},
-      {KEEL_OP_RMS_NORM_BACKWARD, {}, Dtypes::kFirst, {kLongRow}, {kManyPairs}},
+      {KEEL_OP_RMS_NORM_BACKWARD, {}, Dtypes::kFirst, {kLongRow, kPastAPiece}, {kManyPairs}},
       // scale, causal: planes, rows, columns
       {KEEL_OP_SOFTMAX, {0.3, 0}, Dtypes::kAll, {{1, 2, 5003}}},
       {KEEL_OP_SOFTMAX,
@@ -112,7 +112,10 @@ std::vector<Far> fars() {
       // rows of the table, columns, indices
       {KEEL_OP_EMBEDDING, {0}, Dtypes::kFirst, {{kPast16, 1, 300}, {7, 1, kPast16}, {3, 5003, 15}}},
       {KEEL_OP_EMBEDDING, {kLastFirst}, Dtypes::kAll, {{kPast16, 1, 300}}},
-      {KEEL_OP_EMBEDDING_BACKWARD, {0}, Dtypes::kFirst, {{7, 1, kPast16}, {3, 5003, 15}}},
+      {KEEL_OP_EMBEDDING_BACKWARD,
+       {0},
+       Dtypes::kFirst,
+       {{7, 1, kPast16}, {3, 5003, 15}, {9, 1027, 129}}},
       {KEEL_OP_EMBEDDING_BACKWARD, {kLastFirst}, Dtypes::kFirst, {{kPast16, 1, 300}}},
 
       // m, n, k: more than the CPU's blocks, deep, and thin in each direction
