@@ -3,6 +3,7 @@
 // waits with a deadline, of events and of streams.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -189,11 +190,13 @@ void wait_lasts(const Context& context, bool of_event) {
   }
 }
 
-// Every waiter must wake, however close the end of the work is to the wait, and however many
-// threads wait.
+// Every waiter must wake, however close the end of the work is to the wait, however many threads
+// wait, and also where a callback waits for the same event. A waiter that is forgotten comes back
+// at its deadline and then reports success.
 void waits_wake(const Context& context, bool of_event) {
   constexpr uint32_t kThreads = 4;
   constexpr uint32_t kRounds = 25;
+  Heard heard;  // outlives the streams whose work calls
   TableBench bench(context, 1);
   std::byte* const device = bench.memory(kBytes);
   keel_plugin_event* const event = bench.event();
@@ -206,8 +209,16 @@ void waits_wake(const Context& context, bool of_event) {
       bench.occupy(0);
     }
     bench.record(event, 0);
+    if (round == kRounds && bench.has(KEEL_CAPABILITY_NOTIFY)) {
+      need(bench.table().event_notify(event, Heard::hear, &heard), "event_notify");
+    }
     std::array<keel_status, kThreads> statuses = {};
-    run_threads(kThreads, [&](uint32_t i) { statuses[i] = wait(wait_ns); });
+    std::array<int64_t, kThreads> waited_ns = {};
+    run_threads(kThreads, [&](uint32_t i) {
+      const int64_t start = steady_now();
+      statuses[i] = wait(wait_ns);
+      waited_ns[i] = steady_now() - start;
+    });
     Tally tally;
     for (const keel_status status : statuses) tally.add(status);
     const keel_status state = bench.query(event);
@@ -215,6 +226,11 @@ void waits_wake(const Context& context, bool of_event) {
          fmt::format("a wait of {} ms, by one of {} threads, round {}; the event "
                      "itself then said {}",
                      wait_ns / kMillisecond, kThreads, round, keel_status_name(state)));
+    const int64_t longest_ns = observe(*std::max_element(waited_ns.begin(), waited_ns.end()));
+    check(longest_ns < wait_ns,
+          fmt::format("one of {} threads, round {}: a wait of {} ms came back after {} ms, long "
+                      "after the work",
+                      kThreads, round, wait_ns / kMillisecond, longest_ns / kMillisecond));
   }
   bench.settle();
 }
@@ -333,6 +349,52 @@ void many_notified(const Context& context) {
   check(observe(count()) == heard.size(), "event_notify: a callback came again");
 }
 
+// One callback for each request, however close the request is to the completion of its event. A
+// stream completes many events one after the other, while requests go through them from the last to
+// the first: in each round one request meets the completion of its event.
+void notified_at_completion(const Context& context) {
+  constexpr uint32_t kEvents = 128;
+  constexpr uint32_t kMostRounds = 400;
+  constexpr int64_t kMostNs = 40 * kMillisecond;
+  constexpr uint64_t kSize = 512 << 10;
+  std::vector<Heard> heard(kEvents);  // outlives the streams whose work calls
+  TableBench bench(context, 1);
+  const keel_stream_table& table = bench.table();
+  std::byte* const device = bench.memory(kSize);
+  std::vector<keel_plugin_event*> events;
+  for (uint32_t i = 0; i < kEvents; ++i) events.push_back(bench.event());
+  Tally tally;
+  uint32_t rounds = 0;
+  const auto not_called = [&] {
+    return std::count_if(heard.begin(), heard.end(),
+                         [&](const Heard& each) { return each.count.load() != rounds; });
+  };
+  run_threads(1, [&](uint32_t) {
+    const auto all_called = [&] { return not_called() == 0 ? KEEL_OK : KEEL_NOT_READY; };
+    const int64_t end = steady_now() + kMostNs;
+    while (rounds < kMostRounds && steady_now() < end && tally.first() == KEEL_OK) {
+      ++rounds;
+      tally.add(table.fill(bench.stream(0), device, &rounds, sizeof(rounds), kSize));
+      for (keel_plugin_event* const each : events) {
+        tally.add(table.event_record(each, bench.stream(0)));
+      }
+      tally.add(bench.await(events.front()));
+      for (uint32_t i = kEvents; i-- > 0;) {
+        tally.add(table.event_notify(events[i], Heard::hear, &heard[i]));
+      }
+      tally.add(bench.await(events.back()));
+      if (poll_unobserved(all_called, context.environment.wait_ns / 2) != KEEL_OK) break;
+    }
+  });
+  need(tally.first(), "work, events and event_notify");
+  const auto wrong = observe(static_cast<uint64_t>(not_called()));
+  check(wrong == 0,
+        fmt::format("event_notify beside the completion of events: {} of {} requests did not have "
+                    "one callback",
+                    wrong, kEvents));
+  bench.settle();
+}
+
 // ---- many events --------------------------------------------------------------------------
 
 void thousands(const Context& context) {
@@ -403,6 +465,7 @@ void add_event_table_cases(const Environment&, std::vector<Case>* cases) {
   add("stream/query", stream_query);
   add("event/notify/once", notified_once, KEEL_CAPABILITY_NOTIFY);
   add("event/notify/many", many_notified, KEEL_CAPABILITY_NOTIFY);
+  add("event/notify/at_completion", notified_at_completion, KEEL_CAPABILITY_NOTIFY);
   add("event/thousands", thousands);
   add("event/short_lived", short_lived);
 }
