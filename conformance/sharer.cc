@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -45,9 +46,12 @@ class Sharer {
         return export_memory(request, answer);
       case SharerCommand::kImport: {
         void* pointer = nullptr;
+        keel_plugin_import* import = nullptr;
         const keel_status status =
-            memory.import_memory(device_, &request.exported, &pointer, &import_);
+            memory.import_memory(device_, &request.exported, &pointer, &import);
         if (request.exported.fd >= 0) close(request.exported.fd);
+        if (status != KEEL_OK) return status;
+        imports_.push_back(import);
         at_ = static_cast<std::byte*>(pointer);
         return status;
       }
@@ -56,8 +60,12 @@ class Sharer {
       case SharerCommand::kRead:
         payload->resize(request.size);
         return copy(KEEL_COPY_DEVICE_TO_HOST, payload->data(), at_, payload->size());
-      case SharerCommand::kClose:
-        return memory.close_import(device_, import_);
+      case SharerCommand::kClose: {
+        if (imports_.empty()) return fail(KEEL_FAILED_PRECONDITION, "nothing is imported");
+        keel_plugin_import* const oldest = imports_.front();
+        imports_.pop_front();
+        return memory.close_import(device_, oldest);
+      }
       case SharerCommand::kFree:
         return memory.free(device_, KEEL_MEMORY_DEVICE, allocation_);
       default:
@@ -123,7 +131,7 @@ class Sharer {
   keel_plugin_device* device_ = nullptr;
   keel_plugin_stream* stream_ = nullptr;
   keel_plugin_event* event_ = nullptr;
-  keel_plugin_import* import_ = nullptr;
+  std::deque<keel_plugin_import*> imports_;  // open ones, the oldest first
   void* allocation_ = nullptr;
   std::byte* at_ = nullptr;
 };

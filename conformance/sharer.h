@@ -19,9 +19,9 @@ enum class SharerCommand : uint32_t {
   kOpen,    // open device |ordinal| of the plugin |text|
   kExport,  // allocate |size| bytes, export from |offset| on; sets |exported|
   kImport,  // import |exported|
-  kWrite,   // write the payload at the start of the export or import
+  kWrite,   // write the payload at the start of the last export or import
   kRead,    // read |size| bytes from there into the answer's payload
-  kClose,   // close the import
+  kClose,   // close the oldest import that is open
   kFree,    // free the allocation of kExport
 };
 

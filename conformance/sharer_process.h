@@ -28,6 +28,7 @@ class SharerProcess {
   // Write and read at the start of the last export or import.
   void write(std::span<const std::byte> bytes, Where where = Where::current());
   std::vector<std::byte> read(uint64_t size, Where where = Where::current());
+  // Closes the oldest import that is open.
   void close_import(Where where = Where::current());
   void free(Where where = Where::current());
 

@@ -160,6 +160,28 @@ void export_memfd(const Context& context) {
   stream.expect(memory.at(kOffset), second, "a block whose memfd was written to");
 }
 
+// Kinds that abi.h does not list, of an export that is otherwise valid.
+void import_of_no_kind(const Context& context) {
+  check_export_slots(context);
+  const TableBuffer memory(context, kMiB, KEEL_MEMORY_DEVICE, KEEL_USAGE_EXPORT);
+  for (const auto& [kind, name] : kExports) {
+    keel_memory_export exported;
+    if (!export_of(context, memory.at(0), kMiB, kind, &exported)) continue;
+    for (const keel_export_kind unknown : {0U, 77U, UINT32_MAX}) {
+      exported.kind = unknown;
+      void* pointer = pointer_to(kUnwritten);
+      auto* import = static_cast<keel_plugin_import*>(pointer_to(kUnwritten));
+      const keel_status status = observe_status(
+          memory_of(context).import_memory(device_of(context).get(), &exported, &pointer, &import));
+      check(status != KEEL_OK,
+            fmt::format("memory.import_memory takes a {} as an export of kind {}", name, unknown));
+      check_unwritten(pointer, "memory.import_memory");
+      check_unwritten(import, "memory.import_memory");
+    }
+    close_export(exported);
+  }
+}
+
 // Invalid exports must be refused without consuming resources.
 void import_refused(const Context& context) {
   check_export_slots(context);
@@ -195,6 +217,7 @@ void add_export_table_cases(const Environment&, std::vector<Case>* cases) {
   };
   add("export/parts", exports, KEEL_CAPABILITY_EXPORT);
   add("export/memfd", export_memfd, KEEL_CAPABILITY_EXPORT);
+  add("export/no_kind", import_of_no_kind, KEEL_CAPABILITY_EXPORT);
   add("export/refused", import_refused, KEEL_CAPABILITY_EXPORT);
 }
 

@@ -149,6 +149,11 @@ void shared_by_processes(const Context& context) {
       check_equal(guest.read(kShared), first, fmt::format("{}: what the owner wrote", name));
       guest.write(second);
       check_equal(owner.read(kShared), second, fmt::format("{}: what the importer wrote", name));
+      // A second import of the same memory outlives the first.
+      guest.import_memory(exported);
+      guest.close_import();
+      check_equal(guest.read(kShared), second,
+                  fmt::format("{}: an import, after another one of the memory was closed", name));
       guest.close_import();
       check_equal(owner.read(kShared), second, fmt::format("{}: after close_import", name));
     }
@@ -168,6 +173,22 @@ void impossible_size(const Context& context, keel_memory_kind kind) {
     must_be(KEEL_OUT_OF_MEMORY, status, fmt::format("keel_alloc of {} bytes", size));
   }
   still_works(context);
+}
+
+// A device that has run out of memory must not report as free what it has given.
+void check_little_is_free(const Context& context, uint64_t taken) {
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;
+  if (!context.has(KEEL_CAPABILITY_MEMORY_INFO)) return;
+  must(keel_device_memory_info(context.device(), &free_bytes, &total_bytes),
+       "keel_device_memory_info");
+  free_bytes = observe(free_bytes);
+  total_bytes = observe(total_bytes);
+  // Memory that the device failed to give for want of anything else may be free.
+  if (taken < total_bytes / 2) return;
+  check(free_bytes <= total_bytes - taken / 2,
+        fmt::format("{} of {} bytes are free, after {} were taken and no more was given",
+                    free_bytes, total_bytes, taken));
 }
 
 // Allocates an eighth of the memory at a time until none is left. A device that backs memory only
@@ -192,6 +213,7 @@ void exhausted(const Context& context) {
           observe_status(keel_alloc(context.device(), KEEL_MEMORY_DEVICE, piece, &pointer));
       if (status != KEEL_OK) {
         must_be(KEEL_OUT_OF_MEMORY, status, fmt::format("keel_alloc with {} bytes taken", total));
+        check_little_is_free(context, total);
         break;
       }
       taken.pieces.push_back(pointer);
