@@ -241,12 +241,14 @@ void borrowed_data(const Context& context) {
 
 // ---- find ---------------------------------------------------------------------------------------
 
+// Functions of the process, and of libraries that the module links, are no kernels of the module.
 void found_kernels(const Context& context) {
   const KernelSet& set = table_set(context);
   const TableModule module(context, set, set.number);
   auto* const untouched = reinterpret_cast<keel_plugin_kernel*>(uintptr_t{0x1230});
-  for (const std::string& name : {std::string("there_is_no_such_kernel"), std::string(),
-                                  set.number.name.substr(0, 3), set.number.name + "_"}) {
+  for (const std::string& name :
+       {std::string("there_is_no_such_kernel"), std::string(), set.number.name.substr(0, 3),
+        set.number.name + "_", std::string("malloc"), std::string("qsort")}) {
     keel_plugin_kernel* kernel = untouched;
     need_be(KEEL_NOT_FOUND, table_of(context).find(module.get(), name.c_str(), &kernel),
             fmt::format("kernel.find of '{}'", name));
