@@ -354,8 +354,8 @@ void many_notified(const Context& context) {
 // the first: in each round one request meets the completion of its event.
 void notified_at_completion(const Context& context) {
   constexpr uint32_t kEvents = 128;
-  constexpr uint32_t kMostRounds = 400;
-  constexpr int64_t kMostNs = 40 * kMillisecond;
+  constexpr uint32_t kMostRounds = 4000;
+  constexpr int64_t kMostNs = 100 * kMillisecond;
   constexpr uint64_t kSize = 512 << 10;
   std::vector<Heard> heard(kEvents);  // outlives the streams whose work calls
   TableBench bench(context, 1);
