@@ -110,6 +110,29 @@ void enqueue_slot(const Context& context, Slot slot) {
   }
 }
 
+// What was read of pageable memory stays until its copy has run, however many copies wait: staging
+// memory is not used again too early.
+void many_pageable_uploads(const Context& context) {
+  constexpr uint32_t kCopies = 48;
+  constexpr uint64_t kSize = 1 << 20;
+  TableBench bench(context, 1);
+  std::byte* const device = bench.memory(kCopies * kSize);
+  std::vector<std::byte*> pageable;
+  for (uint32_t i = 0; i < kCopies; ++i) {
+    pageable.push_back(bench.host_memory(kSize));
+    std::memcpy(pageable.back(), words(kWord + i, kSize).data(), kSize);
+  }
+  bench.occupy(0);
+  for (uint32_t i = 0; i < kCopies; ++i) {
+    bench.copy(0, KEEL_COPY_HOST_TO_DEVICE, device + i * kSize, pageable[i], kSize);
+  }
+  bench.settle();
+  for (uint32_t i = 0; i < kCopies; ++i) {
+    bench.stream_object(0).expect(device + i * kSize, words(kWord + i, kSize),
+                                  fmt::format("upload {} of {} from pageable memory", i, kCopies));
+  }
+}
+
 void enqueue_launch(const Context& context) {
   constexpr uint32_t kFirst = 7;
   constexpr uint64_t kWords = kBytes / sizeof(uint32_t);
@@ -413,6 +436,7 @@ void add_stream_table_cases(const Environment&, std::vector<Case>* cases) {
   add("enqueue/launch", enqueue_launch, KEEL_CAPABILITY_KERNELS);
   add("enqueue/events", enqueue_events);
   add("order/small_and_large", small_and_large);
+  add("order/many_pageable_uploads", many_pageable_uploads);
   add("order/long_chain", long_chain);
   add("waits/in_a_row", waits_in_a_row);
   add("waits/one_event_for_many", one_event_for_many);
