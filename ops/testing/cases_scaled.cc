@@ -54,6 +54,8 @@ std::vector<Case> cast_scaled_cases() {
     add(padded(matrix, 3), D::kPositive, "/x_padded");
     // Aligned rows in several blocks; rows of one element; rows along two axes.
     add(padded(dense(dtype, {129, 1024}, D::kLogits), 64), D::kPositive, "/x_padded");
+    // An aligned first row of whole vectors; the gap leaves the next rows unaligned.
+    add(padded(dense(dtype, {33, 64}, D::kLogits), 3), D::kPositive, "/x_padded");
     add(padded(dense(dtype, {1009, 1}, D::kLogits), 2), D::kPositive, "/x_padded");
     add(padded(dense(dtype, {3, 5, 7}, D::kLogits), 2), D::kPositive, "/x_padded");
     add(transposed(matrix), D::kPositive, "/x_transposed");
