@@ -95,9 +95,11 @@ std::vector<KernelSet> own_sets() {
 #endif
   sets.push_back(whole(KEEL_BINARY_CUBIN, "PTX", /*knows_arguments=*/true, kPtx, kPtxTwin,
                        {1, 2, 4, 8, 16, 40, 3, 4000}, kPtxSharedBytes));
-  // The emulated chip accepts a shared object as a cubin; GPUs reject it.
+  // The emulated chip accepts a shared object as a cubin; GPUs reject it. Like a GPU, the chip
+  // gives a block more than 48 KiB only to kernels for which the plugin has requested the size.
+  constexpr uint32_t kEmulatedSharedBytes = 227 << 10;
   sets.push_back(whole(KEEL_BINARY_CUBIN, "a cubin", /*knows_arguments=*/true, kSharedObject,
-                       kSharedObjectTwin, value_bytes, kPtxSharedBytes));
+                       kSharedObjectTwin, value_bytes, kEmulatedSharedBytes));
   // And as a code object.
   sets.push_back(whole(KEEL_BINARY_HSACO, "a code object", /*knows_arguments=*/false, kSharedObject,
                        kSharedObjectTwin, value_bytes, kPtxSharedBytes));
