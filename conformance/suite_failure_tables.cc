@@ -267,6 +267,16 @@ void device_lost(const Context& context) {
   check_equal(got, sent, "the device of another instance");
 }
 
+// Only KEEL_DEVICE_LOST ends the use of a device: after any other failure, a new stream and new
+// memory must work.
+void check_usable(const Context& context, const std::string& after) {
+  const TableBuffer buffer(context, kBytes);
+  const TableStream stream(context);
+  const std::vector<std::byte> sent = random_bytes(context, 1, kBytes);
+  stream.copy(KEEL_COPY_HOST_TO_DEVICE, buffer.at(0), sent.data(), kBytes);
+  stream.expect(buffer.at(0), sent, "a device after " + after);
+}
+
 // ---- real failures --------------------------------------------------------------------------
 
 // On chips that check the addresses of kernel accesses, an access to an unmapped address ends only
@@ -297,7 +307,12 @@ void unmapped_address(const Context& context) {
   if (observe(KEEL_HAS(keel_stream_table, table, query))) {
     need_be(failure, table->query(bench.stream(0)), "stream.query of one that failed");
   }
-  if (failure == KEEL_DEVICE_LOST) check_lost(bench, before, before, device, pinned);
+  if (failure == KEEL_DEVICE_LOST) {
+    check_lost(bench, before, before, device, pinned);
+  } else {
+    check_usable(bench.context(), fmt::format("work that failed with {}, no loss of the device",
+                                              keel_status_name(failure)));
+  }
 }
 
 // Without the setting the test functions must refuse.
