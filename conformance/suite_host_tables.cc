@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <deque>
 #include <keel/plugin_kit.hpp>
 #include <memory>
 #include <utility>
@@ -283,6 +284,48 @@ void registered_ranges(const Context& context) {
   check_equal(pages.bytes(), wanted, "memory that was registered in parts and as a whole");
 }
 
+// A range registered on two devices of one instance stays registered on the second when the first
+// unregisters it, and each device unregisters it once.
+void registered_on_two_devices(const Context& context) {
+  constexpr uint64_t kBytes = 200'003;
+  const keel_memory_table* const table = &memory_of(context);
+  check(observe(KEEL_HAS(keel_memory_table, table, host_register) &&
+                KEEL_HAS(keel_memory_table, table, host_unregister)),
+        "HOST_REGISTER is claimed without the slots that it needs");
+  const TableInstance instance(context);
+  const uint32_t count = instance.count();
+  std::deque<TableDevice> devices;
+  for (uint32_t ordinal = 0; ordinal < count && devices.size() < 2; ++ordinal) {
+    auto info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
+    need(device_of(context).plugin().device->info(instance.get(), ordinal, &info), "device.info");
+    if ((observe(info.capabilities) & KEEL_CAPABILITY_HOST_REGISTER) == 0) continue;
+    devices.emplace_back(context, instance.get(), ordinal, kBytes);
+  }
+  if (devices.size() < 2) unsupported("needs two devices of the backend");
+  Draws draws(context);
+  const HostPages pages(kBytes);
+  for (uint32_t round = 0; round < 3; ++round) {
+    const std::vector<std::byte> wanted = draws.bytes(kBytes);
+    std::copy(wanted.begin(), wanted.end(), pages.bytes().begin());
+    for (const TableDevice& device : devices) {
+      void* address = nullptr;
+      need(table->host_register(device.get(), pages.bytes().data(), kBytes, &address),
+           "memory.host_register on each of two devices");
+    }
+    // The devices unregister in both orders.
+    const TableDevice& first = devices[round % 2];
+    const TableDevice& second = devices[1 - round % 2];
+    need(table->host_unregister(first.get(), pages.bytes().data()),
+         "memory.host_unregister on one of two devices");
+    second.write(pages.bytes());
+    second.expect(wanted, "from memory that another device has unregistered");
+    need(table->host_unregister(second.get(), pages.bytes().data()),
+         "memory.host_unregister on the other of two devices");
+    first.write(pages.bytes());
+    first.expect(wanted, "from memory that two devices have unregistered");
+  }
+}
+
 // An operator must accept registered memory at its device address.
 void registered_operand(const Context& context) {
   constexpr uint64_t kCount = 5'003;
@@ -337,6 +380,7 @@ void add_host_table_cases(const Environment&, std::vector<Case>* cases) {
         KEEL_CAPABILITY_HOST_REGISTER);
   }
   add("host_register/ranges", registered_ranges, KEEL_CAPABILITY_HOST_REGISTER);
+  add("host_register/two_devices", registered_on_two_devices, KEEL_CAPABILITY_HOST_REGISTER);
   add("host_register/operand", registered_operand,
       KEEL_CAPABILITY_HOST_REGISTER | KEEL_CAPABILITY_OPS);
 }
