@@ -45,9 +45,12 @@ std::vector<Case> make_catalogue(const Environment& environment) {
   add_pool_table_cases(environment, &cases);
   add_host_table_cases(environment, &cases);
   add_export_table_cases(environment, &cases);
+  add_import_table_cases(environment, &cases);
   add_stream_table_cases(environment, &cases);
   add_native_table_cases(environment, &cases);
+  add_priority_table_cases(environment, &cases);
   add_op_table_cases(environment, &cases);
+  add_workspace_table_cases(environment, &cases);
   add_event_table_cases(environment, &cases);
   add_time_table_cases(environment, &cases);
   add_thread_table_cases(environment, &cases);

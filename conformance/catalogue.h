@@ -57,8 +57,11 @@ void add_pool_table_cases(const Environment& environment, std::vector<Case>* cas
 void add_host_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_native_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_export_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_import_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_stream_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_priority_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_op_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_workspace_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_event_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_time_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_thread_table_cases(const Environment& environment, std::vector<Case>* cases);

@@ -15,6 +15,8 @@
 #include <thread>
 #include <type_traits>
 
+#include "conformance/table_calls.h"
+
 namespace keel::conformance {
 
 namespace {
@@ -68,6 +70,13 @@ class Sharer {
       }
       case SharerCommand::kFree:
         return memory.free(device_, KEEL_MEMORY_DEVICE, allocation_);
+      case SharerCommand::kCount: {
+        // On a thread without an observer, as here, the counts are not observed.
+        const SharerCounts counts = {observe_entries("fd"), observe_address_space()};
+        payload->resize(sizeof(counts));
+        std::memcpy(payload->data(), &counts, sizeof(counts));
+        return KEEL_OK;
+      }
       default:
         return fail(KEEL_INVALID_ARGUMENT, "no such command");
     }
@@ -202,7 +211,9 @@ int sharer_main() {
     last_error().clear();
     answer.status = sharer.obey(request, &payload, &answer);
     std::strncpy(answer.text, last_error().c_str(), sizeof(answer.text) - 1);
-    if (request.command != SharerCommand::kRead) payload.clear();
+    const bool has_payload =
+        request.command == SharerCommand::kRead || request.command == SharerCommand::kCount;
+    if (!has_payload) payload.clear();
     const bool sent = send_message(STDIN_FILENO, answer, payload);
     if (answer.exported.fd >= 0) close(answer.exported.fd);
     if (!sent) break;

@@ -23,6 +23,13 @@ enum class SharerCommand : uint32_t {
   kRead,    // read |size| bytes from there into the answer's payload
   kClose,   // close the oldest import that is open
   kFree,    // free the allocation of kExport
+  kCount,   // put a SharerCounts into the answer's payload
+};
+
+// Resources of the helper process.
+struct SharerCounts {
+  uint64_t descriptors = 0;
+  uint64_t address_space = 0;  // bytes
 };
 
 // A request or an answer. An answer repeats the request's command and sets |status| and |text|.

@@ -106,6 +106,13 @@ void SharerProcess::import_memory(const keel_memory_export& exported, Where wher
   must_obey(request, &nothing, "import_memory", where);
 }
 
+keel_status SharerProcess::try_import(const keel_memory_export& exported, Where where) {
+  SharerMessage request(SharerCommand::kImport);
+  request.exported = exported;
+  std::vector<std::byte> nothing;
+  return ask(request, &nothing, where).status;
+}
+
 void SharerProcess::write(std::span<const std::byte> bytes, Where where) {
   SharerMessage request(SharerCommand::kWrite);
   std::vector<std::byte> payload(bytes.begin(), bytes.end());
@@ -130,6 +137,16 @@ void SharerProcess::free(Where where) {
   SharerMessage request(SharerCommand::kFree);
   std::vector<std::byte> nothing;
   must_obey(request, &nothing, "free", where);
+}
+
+SharerCounts SharerProcess::counts(Where where) {
+  const SharerMessage request(SharerCommand::kCount);
+  std::vector<std::byte> payload;
+  must_obey(request, &payload, "a count of resources", where);
+  SharerCounts counts;
+  check(payload.size() == sizeof(counts), "a count of resources of another size", where);
+  std::memcpy(&counts, payload.data(), sizeof(counts));
+  return counts;
 }
 
 }  // namespace keel::conformance

@@ -25,12 +25,16 @@ class SharerProcess {
   bool export_memory(keel_export_kind kind, uint64_t size, uint64_t offset,
                      keel_memory_export* out_export, Where where = Where::current());
   void import_memory(const keel_memory_export& exported, Where where = Where::current());
+  // Returns the status of an import that may be refused.
+  keel_status try_import(const keel_memory_export& exported, Where where = Where::current());
   // Write and read at the start of the last export or import.
   void write(std::span<const std::byte> bytes, Where where = Where::current());
   std::vector<std::byte> read(uint64_t size, Where where = Where::current());
   // Closes the oldest import that is open.
   void close_import(Where where = Where::current());
   void free(Where where = Where::current());
+  // Returns the resources that the process holds now.
+  SharerCounts counts(Where where = Where::current());
 
  private:
   // Starts the process without opening the device.
