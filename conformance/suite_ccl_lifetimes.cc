@@ -274,6 +274,52 @@ void abort_ends_waiting(const Context& context) {
   need_healthy(next, "of a communicator made after an abort");
 }
 
+// One rank aborts, and then the others call. A library need not notice, and then their calls wait
+// until they abort, too. Where it does notice and refuses the calls, async_error gives the failure.
+void one_rank_aborts(const Context& context) {
+  const keel_ccl_table& table = ccl_table_of(context);
+  if (!observe(KEEL_HAS(keel_ccl_table, &table, abort) &&
+               KEEL_HAS(keel_ccl_table, &table, async_error))) {
+    unsupported("there is no ccl.abort, or no ccl.async_error");
+  }
+  const CallShape shape = usual_shape(context);
+  const TableDevices devices(context);
+  {
+    const TableRanks ranks(context, devices);
+    expect_works(ranks, "before one rank aborts");
+    std::deque<RankMemory> memory;
+    for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+      memory.emplace_back(ranks, rank, shape.count * 4);
+    }
+    const uint32_t gone = ranks.world() - 1;
+    need(table.abort(ranks.comm(gone)), "ccl.abort of one rank");
+    const std::vector<keel_status> called = ranks.call_all([&](uint32_t rank) {
+      if (rank == gone) return keel_status{KEEL_OK};
+      keel_ccl_call call = call_of(shape, rank);
+      call.root = static_cast<int32_t>(gone);
+      call.send = call.receive = memory[rank].at(0);
+      return table.run(ranks.comm(rank), ranks.stream(rank), &call, 1);
+    });
+    for (uint32_t rank = 0; rank < gone; ++rank) {
+      const keel_status error = observe_status(table.async_error(ranks.comm(rank)));
+      check(called[rank] == KEEL_OK || error != KEEL_OK,
+            fmt::format("rank {} of a communicator with an aborted rank refuses calls with {}, and "
+                        "ccl.async_error gives no failure",
+                        rank, keel_status_name(called[rank])));
+      if (error != KEEL_OK) {
+        need_be(error, table.async_error(ranks.comm(rank)), "ccl.async_error, asked again");
+      }
+    }
+    ranks.need_all([&](uint32_t rank) { return table.abort(ranks.comm(rank)); }, "ccl.abort");
+    for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+      check(ranks.settle(rank) != KEEL_NOT_READY,
+            fmt::format("what was aborted does not end on rank {}", rank));
+    }
+  }
+  const TableRanks next(context, devices);
+  expect_works(next, "a communicator made after one rank aborted");
+}
+
 // Buffers may be registered, also twice and in part, and used before, during and after
 // registration.
 void registered_buffers(const Context& context) {
@@ -382,6 +428,7 @@ void add_ccl_lifetime_cases(const Environment&, std::vector<Case>* cases) {
   add("split/again", split_again);
   add("healthy", healthy);
   add("abort", abort_ends_waiting);
+  add("abort_of_one_rank", one_rank_aborts);
   add("registered", registered_buffers);
 }
 
