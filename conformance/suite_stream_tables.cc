@@ -113,8 +113,8 @@ void enqueue_slot(const Context& context, Slot slot) {
 // What was read of pageable memory stays until its copy has run, however many copies wait: staging
 // memory is not used again too early.
 void many_pageable_uploads(const Context& context) {
-  constexpr uint32_t kCopies = 48;
-  constexpr uint64_t kSize = 1 << 20;
+  constexpr uint32_t kCopies = 256;
+  constexpr uint64_t kSize = 64 << 10;
   TableBench bench(context, 1);
   std::byte* const device = bench.memory(kCopies * kSize);
   std::vector<std::byte*> pageable;
