@@ -132,6 +132,15 @@ bool are_plain(const keel_op_call& call) {
   return true;
 }
 
+bool is_dense(const keel_tensor& tensor) {
+  int64_t stride = 1;
+  for (uint32_t axis = tensor.rank; axis-- > 0;) {
+    if (tensor.shape[axis] != 1 && tensor.strides[axis] != stride) return false;
+    stride *= tensor.shape[axis];
+  }
+  return true;
+}
+
 bool is_16_bit(keel_dtype dtype) {
   return dtype == KEEL_FLOAT16 || dtype == KEEL_BFLOAT16;
 }
@@ -180,7 +189,8 @@ keel_status check_indices(OperatorCalls& calls, const View& indices, int64_t fir
   *out_outside = temporaries->take(ACL_BOOL, indices, /*element_bytes=*/4);
   const View shifted = temporaries->take(type, indices, bytes);
   KEEL_TRY(KEEL_ACLNN(calls, Adds, indices, whole(-first), whole(1), shifted));
-  KEEL_TRY(KEEL_ACLNN(calls, Clamp, shifted, whole(0), whole(rows - 1), *out_valid));
+  const int64_t last = type == ACL_INT64 ? rows - 1 : std::min<int64_t>(rows - 1, INT32_MAX);
+  KEEL_TRY(KEEL_ACLNN(calls, Clamp, shifted, whole(0), whole(last), *out_valid));
   KEEL_TRY(KEEL_ACLNN(calls, Sub, shifted, *out_valid, whole(1), shifted));
   return KEEL_ACLNN(calls, Cast, shifted, ACL_BOOL, *out_outside);
 }

@@ -11,6 +11,7 @@ namespace keel::ascend {
 namespace {
 
 constexpr int64_t kMostHeads = 256;
+constexpr int64_t kMostTokens = 1 << 20;
 constexpr Text kLayout = {"BSND"};
 
 // A causal query with fewer keys than queries before it would see none, of which the vendor's
@@ -20,8 +21,9 @@ bool supports_heads(const Functions& functions, const keel_op_call& call, uint32
   if (has_input(call, lengths) || has_input(call, lengths + 1) || !are_plain(call)) return false;
   const keel_tensor& q = input(call, 0);
   const keel_tensor& k = input(call, 1);
-  if (q.shape[1] > kMostHeads || functions.aclnnInplaceFillScalar == nullptr ||
-      functions.aclnnLeScalar == nullptr || functions.aclnnSWhere == nullptr) {
+  if (q.shape[1] > kMostHeads || q.shape[0] > kMostTokens || k.shape[0] > kMostTokens ||
+      functions.aclnnInplaceFillScalar == nullptr || functions.aclnnLeScalar == nullptr ||
+      functions.aclnnSWhere == nullptr) {
     return false;
   }
   return kit::attributes<Attributes>(call).causal == 0 ||

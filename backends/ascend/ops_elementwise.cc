@@ -86,8 +86,9 @@ keel_status run_clamp(OperatorCalls& calls, const keel_op_call& call, Temporarie
   const auto bounds = kit::attributes<keel_op_clamp_attributes>(call);
   const double least = std::isnan(bounds.min) ? -HUGE_VAL : bounds.min;
   const double most = std::isnan(bounds.max) ? HUGE_VAL : bounds.max;
-  return KEEL_ACLNN(calls, Clamp, view_of(input(call, 0)), Scalar{least}, Scalar{most},
-                    view_of(output(call, 0)));
+  // Of crossed bounds the library prefers the lower, Keel the upper.
+  return KEEL_ACLNN(calls, Clamp, view_of(input(call, 0)), Scalar{std::min(least, most)},
+                    Scalar{most}, view_of(output(call, 0)));
 }
 
 // ---- gelu ------------------------------------------------------------------------------

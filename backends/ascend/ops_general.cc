@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise, reduce, gather and scatter: the functions, of float tensors of one dtype, that the
 // library has; the rest is left to the fallback.
+#include <algorithm>
 #include <cmath>
 
 #include "backends/ascend/ops.h"
@@ -29,6 +30,10 @@ bool supports_elementwise(const Functions& functions, const keel_op_call& call) 
   }
   if (!has_input(call, 0)) return false;
   const bool is_unary = !has_input(call, 1) && !has_input(call, 2);
+  // A broadcast operand of a function of one tensor is copied first.
+  if (is_unary && functions.aclnnInplaceCopy == nullptr) return false;
+  // The library rounds a factor or a number to 16 bits, or the product with the factor.
+  const bool is_wide = is_float32(y);
   const bool is_binary = has_input(call, 1) && !has_input(call, 2);
   switch (a.function) {
     case KEEL_ELEMENTWISE_FUNCTION_COPY:
@@ -42,14 +47,17 @@ bool supports_elementwise(const Functions& functions, const keel_op_call& call) 
     case KEEL_ELEMENTWISE_FUNCTION_LOG:
       return is_unary && functions.aclnnLog != nullptr;
     case KEEL_ELEMENTWISE_FUNCTION_RELU:
-    case KEEL_ELEMENTWISE_FUNCTION_CLAMP:
       return is_unary && functions.aclnnClamp != nullptr;
+    case KEEL_ELEMENTWISE_FUNCTION_CLAMP:
+      return is_unary && functions.aclnnClamp != nullptr && !std::isnan(a.b_number) &&
+             !std::isnan(a.c_number);
     case KEEL_ELEMENTWISE_FUNCTION_GELU:
       return is_unary && functions.aclnnGeluV2 != nullptr;
     case KEEL_ELEMENTWISE_FUNCTION_ADD:
-      return is_binary || (is_unary && functions.aclnnAdds != nullptr);
+      if (is_binary) return is_wide || a.alpha == 1;
+      return is_unary && is_wide && functions.aclnnAdds != nullptr;
     case KEEL_ELEMENTWISE_FUNCTION_SUB:
-      return is_binary && functions.aclnnSub != nullptr;
+      return is_binary && (is_wide || a.alpha == 1) && functions.aclnnSub != nullptr;
     case KEEL_ELEMENTWISE_FUNCTION_MUL:
       return is_binary ? functions.aclnnMul != nullptr : is_unary && functions.aclnnMuls != nullptr;
     case KEEL_ELEMENTWISE_FUNCTION_DIV:
@@ -113,8 +121,8 @@ keel_status run_elementwise(OperatorCalls& calls, const keel_op_call& call, Temp
     case KEEL_ELEMENTWISE_FUNCTION_RELU:
       return KEEL_ACLNN(calls, Clamp, a, Scalar{0}, Scalar{HUGE_VAL}, y);
     case KEEL_ELEMENTWISE_FUNCTION_CLAMP:
-      return KEEL_ACLNN(calls, Clamp, a, Scalar{attributes.b_number}, Scalar{attributes.c_number},
-                        y);
+      return KEEL_ACLNN(calls, Clamp, a, Scalar{std::min(attributes.b_number, attributes.c_number)},
+                        Scalar{attributes.c_number}, y);
     case KEEL_ELEMENTWISE_FUNCTION_GELU:
       return KEEL_ACLNN(calls, GeluV2, a, ACLNN_GELU_ERF, y);
     case KEEL_ELEMENTWISE_FUNCTION_ADD:

@@ -8,15 +8,6 @@
 namespace keel::ascend {
 namespace {
 
-bool is_dense(const keel_tensor& tensor) {
-  int64_t stride = 1;
-  for (uint32_t axis = tensor.rank; axis-- > 0;) {
-    if (tensor.shape[axis] != 1 && tensor.strides[axis] != stride) return false;
-    stride *= tensor.shape[axis];
-  }
-  return true;
-}
-
 // ---- gelu ------------------------------------------------------------------------------
 
 Text form_of(int64_t form) {

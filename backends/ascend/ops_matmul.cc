@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul, batched_matmul, and products with packed weights.
+#include <cfloat>
+#include <cmath>
+
 #include "backends/ascend/ops.h"
 #include "backends/ascend/types.h"
 
@@ -78,15 +81,22 @@ Epilogue epilogue_of(const keel_op_call& call, const keel_op_matmul_attributes& 
   return {a.alpha, a.beta, a.activation, has_input(call, 2)};
 }
 
-// Whether one or two of the vendor's calls round as one.
+// Whether one or two of the vendor's calls round as one. aclnnAddmm takes factors up to
+// FLT_EPSILON for 0, and rounds the terms of a 16-bit sum that has factors.
 bool is_direct(const Functions& functions, const keel_op_call& call) {
   const auto a = kit::attributes<keel_op_matmul_attributes>(call);
   if (!has_one_type(call) || a.activation != KEEL_ACTIVATION_NONE) return false;
-  if (has_input(call, 2) || a.beta != 0) {
-    return functions.aclnnAddmm != nullptr && (a.beta == 0 || !has_input(call, 2));
+  const auto counts = [](double factor) { return std::abs(factor) > FLT_EPSILON; };
+  const bool is_wide = is_float32(output(call, 0));
+  if (has_input(call, 2)) {
+    return functions.aclnnAddmm != nullptr && a.beta == 0 && counts(a.alpha) &&
+           (is_wide || a.alpha == 1);
+  }
+  if (a.beta != 0) {
+    return functions.aclnnAddmm != nullptr && is_wide && counts(a.alpha) && counts(a.beta);
   }
   // A factor alone is applied after the product was rounded.
-  return a.alpha == 1 || (functions.aclnnMuls != nullptr && is_float32(output(call, 0)));
+  return a.alpha == 1 || (functions.aclnnMuls != nullptr && is_wide);
 }
 
 bool supports_matmul(const Functions& functions, const keel_op_call& call) {

@@ -43,7 +43,8 @@ Work work_of(const Prepared& prepared) {
   Work work;
   for (const Tensor& tensor : prepared.tensors) work.bytes += bytes_of(tensor);
   const bool is_product = prepared.name.find("atMul") != std::string::npos ||
-                          prepared.name == "aclnnMatmul" || prepared.name == "aclnnAddmm";
+                          prepared.name == "aclnnMatmul" ||
+                          prepared.name == "aclnnMatmulWeightNz" || prepared.name == "aclnnAddmm";
   if (is_product) {
     const size_t out = prepared.tensors.size() - 1;
     const Dims& left = prepared.tensors[out - 2].dims;

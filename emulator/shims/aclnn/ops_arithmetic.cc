@@ -254,7 +254,7 @@ aclnnStatus aclnnClampGetWorkspaceSize(const aclTensor* self, const aclScalar* c
   return prepare_unary(
       "aclnnClamp", self, out,
       [least = clipValueMin->value, most = clipValueMax->value](double x) {
-        return std::isnan(x) ? x : std::min(most, std::max(least, x));
+        return std::isnan(x) ? x : std::max(least, std::min(most, x));
       },
       workspaceSize, executor);
 }

@@ -111,7 +111,8 @@ aclnnStatus aclnnSwiGluGetWorkspaceSize(const aclTensor* x, int64_t dim, const a
   const Tensor& from = tensor_of("aclnnSwiGlu", x);
   const Tensor& to = tensor_of("aclnnSwiGlu", out);
   if (from.dims.empty() || to.dims.empty() || !is_last(dim, from.dims.size()) ||
-      from.dims.back() != 2 * to.dims.back() || from.count() != 2 * to.count()) {
+      from.dims.back() != 2 * to.dims.back() || from.count() != 2 * to.count() ||
+      !is_contiguous(from) || !is_contiguous(to)) {
     return kBadParameter;
   }
   return prepare("aclnnSwiGlu", {x, out}, kWorkspace, swiglu, workspaceSize, executor);
