@@ -110,8 +110,8 @@ void enqueue_slot(const Context& context, Slot slot) {
   }
 }
 
-// What was read of pageable memory stays until its copy has run, however many copies wait: staging
-// memory is not used again too early.
+// Staging memory is not used again before its copy has run, however many copies of pageable memory
+// wait.
 void many_pageable_uploads(const Context& context) {
   constexpr uint32_t kCopies = 256;
   constexpr uint64_t kSize = 64 << 10;

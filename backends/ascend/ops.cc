@@ -132,15 +132,6 @@ bool are_plain(const keel_op_call& call) {
   return true;
 }
 
-bool is_dense(const keel_tensor& tensor) {
-  int64_t stride = 1;
-  for (uint32_t axis = tensor.rank; axis-- > 0;) {
-    if (tensor.shape[axis] != 1 && tensor.strides[axis] != stride) return false;
-    stride *= tensor.shape[axis];
-  }
-  return true;
-}
-
 bool is_16_bit(keel_dtype dtype) {
   return dtype == KEEL_FLOAT16 || dtype == KEEL_BFLOAT16;
 }

@@ -105,8 +105,6 @@ bool is_empty(const keel_op_call& call);
 // Whether the call is empty, or all tensors have elements, types of ACL and no stride of 0: the
 // vendor's documents promise strided tensors, but do not mention broadcasts by stride.
 bool are_plain(const keel_op_call& call);
-// Whether the tensor is row-major without gaps.
-bool is_dense(const keel_tensor& tensor);
 bool is_16_bit(keel_dtype dtype);
 inline bool is_float32(const keel_tensor& tensor) {
   return tensor.dtype == KEEL_FLOAT32;

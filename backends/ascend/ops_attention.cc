@@ -22,15 +22,14 @@ bool supports_heads(const Functions& functions, const keel_op_call& call, uint32
   const keel_tensor& q = input(call, 0);
   const keel_tensor& k = input(call, 1);
   if (q.shape[1] > kMostHeads || q.shape[0] > kMostTokens || k.shape[0] > kMostTokens ||
-      functions.aclnnInplaceFillScalar == nullptr || functions.aclnnLeScalar == nullptr ||
-      functions.aclnnSWhere == nullptr) {
+      functions.aclnnLeScalar == nullptr || functions.aclnnSWhere == nullptr) {
     return false;
   }
   return kit::attributes<Attributes>(call).causal == 0 ||
          (q.shape[0] <= k.shape[0] && functions.aclnnTriu != nullptr);
 }
 
-// What the two operators say alike.
+// The mask and its mode, the same for both operators.
 struct Mode {
   View mask = absent();
   int64_t sparse = ACLNN_SPARSE_DEFAULT;
@@ -68,7 +67,6 @@ View by_tokens(const View& view) {
 
 bool supports_attention(const Functions& functions, const keel_op_call& call) {
   return functions.aclnnFlashAttentionScore != nullptr && functions.aclnnLog != nullptr &&
-         functions.aclnnAdd != nullptr &&
          supports_heads<keel_op_attention_attributes>(functions, call, 3);
 }
 

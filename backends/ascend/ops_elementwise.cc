@@ -86,7 +86,7 @@ keel_status run_clamp(OperatorCalls& calls, const keel_op_call& call, Temporarie
   const auto bounds = kit::attributes<keel_op_clamp_attributes>(call);
   const double least = std::isnan(bounds.min) ? -HUGE_VAL : bounds.min;
   const double most = std::isnan(bounds.max) ? HUGE_VAL : bounds.max;
-  // Of crossed bounds the library prefers the lower, Keel the upper.
+  // The library prefers the lower of crossed bounds, Keel the upper.
   return KEEL_ACLNN(calls, Clamp, view_of(input(call, 0)), Scalar{std::min(least, most)},
                     Scalar{most}, view_of(output(call, 0)));
 }

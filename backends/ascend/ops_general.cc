@@ -37,7 +37,7 @@ bool supports_elementwise(const Functions& functions, const keel_op_call& call) 
   const bool is_binary = has_input(call, 1) && !has_input(call, 2);
   switch (a.function) {
     case KEEL_ELEMENTWISE_FUNCTION_COPY:
-      return is_unary && functions.aclnnInplaceCopy != nullptr;
+      return is_unary;
     case KEEL_ELEMENTWISE_FUNCTION_NEG:
       return is_unary && functions.aclnnMuls != nullptr;
     case KEEL_ELEMENTWISE_FUNCTION_SQRT:

@@ -52,8 +52,8 @@ keel_status run_bias_gelu_backward(OperatorCalls& calls, const keel_op_call& cal
 
 // dy and dx without gaps, as the library demands of this operator.
 bool supports_swiglu_backward(const Functions& functions, const keel_op_call& call) {
-  return functions.aclnnSwiGluGrad != nullptr && are_plain(call) && is_dense(input(call, 1)) &&
-         is_dense(output(call, 0));
+  return functions.aclnnSwiGluGrad != nullptr && are_plain(call) &&
+         kit::is_contiguous(input(call, 1)) && kit::is_contiguous(output(call, 0));
 }
 
 keel_status run_swiglu_backward(OperatorCalls& calls, const keel_op_call& call,

@@ -20,7 +20,7 @@ bool supports_rows(const Functions& functions, const keel_op_call& call) {
          functions.aclnnAdd != nullptr;
 }
 
-// What the library has for the target of each row.
+// The targets of the rows are gathered.
 bool supports_cross_entropy(const Functions& functions, const keel_op_call& call) {
   return supports_rows(functions, call) && functions.aclnnLog != nullptr &&
          functions.aclnnGather != nullptr;

@@ -30,8 +30,8 @@ keel_status run_sum(OperatorCalls& calls, const keel_op_call& call, Temporaries 
 
 // Without gaps, as the library demands of this operator.
 bool supports_swiglu(const Functions& functions, const keel_op_call& call) {
-  return functions.aclnnSwiGlu != nullptr && are_plain(call) && is_dense(input(call, 0)) &&
-         is_dense(output(call, 0));
+  return functions.aclnnSwiGlu != nullptr && are_plain(call) &&
+         kit::is_contiguous(input(call, 0)) && kit::is_contiguous(output(call, 0));
 }
 
 keel_status run_swiglu(OperatorCalls& calls, const keel_op_call& call, Temporaries /*none*/) {

@@ -13,10 +13,10 @@ namespace {
 
 using keel::emulator::testing::differentiate;
 using keel::emulator::testing::expect_near;
+using keel::emulator::testing::kBadParameter;
+using keel::emulator::testing::kNullPointer;
 using keel::emulator::testing::widen;
 
-constexpr aclnnStatus kNullPointer = 161001;
-constexpr aclnnStatus kBadParameter = 161002;
 constexpr int64_t kFar = INT32_MAX;
 constexpr double kScale = 0.625;
 

@@ -84,15 +84,6 @@ bool is_training_type(aclDataType type) {
   return type == ACL_FLOAT || type == ACL_FLOAT16 || type == ACL_BF16;
 }
 
-bool is_contiguous(const Tensor& tensor) {
-  int64_t stride = 1;
-  for (size_t axis = tensor.dims.size(); axis-- > 0;) {
-    if (tensor.dims[axis] != 1 && tensor.strides[axis] != stride) return false;
-    stride *= tensor.dims[axis];
-  }
-  return true;
-}
-
 aclnnStatus prepare(const char* name, const std::vector<const aclTensor*>& tensors,
                     uint64_t workspace, Body body, uint64_t* out_workspace_size,
                     aclOpExecutor** out_executor, double flops) {

@@ -23,8 +23,6 @@ const Tensor& tensor_of(const char* name, const aclTensor* handle);
 
 // Returns whether |type| is float32, float16 or bfloat16: the operators of training lack float64.
 bool is_training_type(aclDataType type);
-// Returns whether |tensor| is row-major without gaps.
-bool is_contiguous(const Tensor& tensor);
 
 // First phase: prepares |body| over |tensors|, of which none is NULL and the last is an output.
 aclnnStatus prepare(const char* name, const std::vector<const aclTensor*>& tensors,

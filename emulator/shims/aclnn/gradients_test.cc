@@ -12,10 +12,10 @@ namespace {
 
 using keel::emulator::testing::differentiate;
 using keel::emulator::testing::expect_near;
+using keel::emulator::testing::kBadParameter;
+using keel::emulator::testing::kNullPointer;
 using keel::emulator::testing::widen;
 
-constexpr aclnnStatus kNullPointer = 161001;
-constexpr aclnnStatus kBadParameter = 161002;
 constexpr float kInfinity = INFINITY;
 
 class AclnnGradientsTest : public keel::emulator::testing::AclnnTest {};

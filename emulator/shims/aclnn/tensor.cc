@@ -132,14 +132,17 @@ bool broadcasts(const Dims& from, const Dims& to) {
   return true;
 }
 
-Operand::Operand(const Tensor& tensor) : tensor_(tensor) {
-  is_dense_ = !tensor.is_fractal;
+bool is_contiguous(const Tensor& tensor) {
   int64_t stride = 1;
   for (size_t axis = tensor.dims.size(); axis-- > 0;) {
-    if (tensor.dims[axis] != 1 && tensor.strides[axis] != stride) is_dense_ = false;
+    if (tensor.dims[axis] != 1 && tensor.strides[axis] != stride) return false;
     stride *= tensor.dims[axis];
   }
+  return true;
 }
+
+Operand::Operand(const Tensor& tensor)
+    : tensor_(tensor), is_dense_(is_contiguous(tensor) && !tensor.is_fractal) {}
 
 Status Operand::reach(Access& access) {
   if (tensor_.count() == 0) return {};

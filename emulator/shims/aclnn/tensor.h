@@ -43,6 +43,9 @@ struct Tensor {
   int64_t count() const { return count_of(dims); }
 };
 
+// Returns whether |tensor| is row-major without gaps.
+bool is_contiguous(const Tensor& tensor);
+
 // A tensor of running work, with its memory on the host.
 class Operand {
  public:
@@ -65,7 +68,7 @@ class Operand {
   int64_t place(const Dims& dims, int64_t index) const;
 
   const Tensor& tensor_;
-  bool is_dense_ = true;       // row-major without gaps
+  bool is_dense_;              // row-major without gaps
   std::byte* data_ = nullptr;  // of element place 0
 };
 

@@ -114,6 +114,10 @@ class AclnnTest : public ::testing::Test {
   std::map<const aclTensor*, std::pair<size_t, size_t>> places_;  // byte, count
 };
 
+// The library's answers to a bad call.
+inline constexpr aclnnStatus kNullPointer = 161001;
+inline constexpr aclnnStatus kBadParameter = 161002;
+
 // A function of a vector, for a derivative.
 using VectorFunction = std::function<std::vector<double>(const std::vector<double>&)>;
 
