@@ -165,17 +165,20 @@ Status Runner::make_sides(const Request& request, Sides* out_sides) {
   if (may_copy) return {};
   const bool is_exchange =
       request.collective == KEEL_ALL_TO_ALL || request.collective == KEEL_ALL_TO_ALL_V;
-  const bool in_place = is_exchange && send_bytes != 0 && request.send == request.receive;
-  if (in_place && !eager && context_.has_alias()) {
-    // Received data would overwrite data still to be read by the peers.
-    KEEL_RETURN_IF_ERROR(
-        context_.device().memory().alloc(KEEL_MEMORY_DEVICE, send_bytes, &out_sides->scratch));
-    KEEL_RETURN_IF_ERROR(
-        context_.make_side(out_sides->scratch, send_bytes, true, &out_sides->send));
+  if (is_exchange && send_bytes != 0 && request.send == request.receive && !eager) {
+    // Where the host reaches the buffer, received data would overwrite data still to be read by the
+    // peers. Pinned memory is in reach also on devices without a host alias.
     Side original;
     KEEL_RETURN_IF_ERROR(context_.make_side(request.send, send_bytes, false, &original));
-    std::memcpy(out_sides->send.buffer.host, original.buffer.host, send_bytes);
-    return {};
+    if (original.buffer.host != nullptr) {
+      KEEL_RETURN_IF_ERROR(context_.device().memory().alloc(
+          context_.has_alias() ? KEEL_MEMORY_DEVICE : KEEL_MEMORY_PINNED, send_bytes,
+          &out_sides->scratch));
+      KEEL_RETURN_IF_ERROR(
+          context_.make_side(out_sides->scratch, send_bytes, true, &out_sides->send));
+      std::memcpy(out_sides->send.buffer.host, original.buffer.host, send_bytes);
+      return {};
+    }
   }
   const bool attachable = request.algorithm == Algorithm::kDirect &&
                           request.foreign == ForeignWay::kAttach && !reduces(request.collective);

@@ -40,6 +40,22 @@ class CallerMemoryTest : public testing::LocalRanks {
       }
     }
   }
+  // Runs an all_to_all in place over |data| of each rank, of 3 * |count| words.
+  void expect_exchanged(const std::array<uint32_t*, kWorld>& data, uint64_t count) {
+    for (uint32_t rank = 0; rank < kWorld; ++rank) {
+      for (uint64_t i = 0; i < kWorld * count; ++i) {
+        data[rank][i] = static_cast<uint32_t>(100 * rank + i / count);
+      }
+      EXPECT_KEEL_OK(keel_all_to_all(comms_[rank], data[rank], data[rank], count, KEEL_UINT32,
+                                     streams_[rank]));
+    }
+    synchronize();
+    for (uint32_t rank = 0; rank < kWorld; ++rank) {
+      for (uint64_t i = 0; i < kWorld * count; ++i) {
+        ASSERT_EQ(data[rank][i], 100 * (i / count) + rank) << "rank " << rank << ", word " << i;
+      }
+    }
+  }
   void exchange(uint32_t* from, uint32_t* to, uint64_t count) {
     for (uint64_t i = 0; i < count; ++i) from[i] = static_cast<uint32_t>(i + 5);
     EXPECT_KEEL_OK(keel_send(comms_[0], from, count, KEEL_UINT32, 1, streams_[0]));
@@ -87,6 +103,7 @@ TEST_F(PinnedBuffersTest, PinnedMemoryOfTheDeviceIsABuffer) {
       data[rank] = static_cast<uint32_t*>(allocate(rank, kWorld * 4 * count, KEEL_MEMORY_PINNED));
     }
     expect_reduced(data, count);
+    expect_exchanged(data, count);
     exchange(data[0], data[1], count);
   }
 }
