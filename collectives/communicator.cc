@@ -115,6 +115,16 @@ void Communicator::give_up(const Status& why) {
   }
 }
 
+void Communicator::give_up_posted(const Status& why) {
+  give_up(why);
+  await_end_of_use();
+}
+
+void Communicator::await_end_of_use() {
+  context_.stage().settle();
+  team().await_acts();
+}
+
 void Communicator::call_thread() {
   if (attention_ == Attention::kRunning) return;
   const bool is_left_to_others = attention_ == Attention::kWatching &&
@@ -352,7 +362,11 @@ Status Communicator::run(Operation& operation) {
     std::lock_guard lock(mutex_);
     ready = operation.hold->status;
   }
-  if (ready.ok() && team().segment().failed()) return team().segment().failure_status();
+  if (ready.ok() && team().segment().failed()) {
+    // The call has shown the peers its buffer, which they may be reading.
+    if (operation.posted) await_end_of_use();
+    return team().segment().failure_status();
+  }
   if (ready.ok() && operation.ready) {
     ControlSegment& segment = team().segment();
     const auto is_given_up = [&] { return segment.failed(); };

@@ -226,6 +226,11 @@ class Communicator final : public GateOwner {
   FlightRecorder::Entry* record(const Request& request);
   // Aborts the communicator with |why| and the rank's name; works without free memory too.
   void give_up(const Status& why);
+  // The same for an operation whose call has published its descriptor and returns |why|.
+  void give_up_posted(const Status& why);
+  // Requires a failed communicator. Waits until neither copies of this rank nor peers in this
+  // process use the memory of the operation, which becomes the caller's again.
+  void await_end_of_use();
   // Requires a counted call. Queues the refusal for the worker thread to publish. |entry|: NULL if
   // the call is not recorded yet.
   void refuse_locked(Request request, FlightRecorder::Entry* entry, const Status& why);
@@ -296,8 +301,7 @@ class Communicator final : public GateOwner {
     } catch (const std::bad_alloc&) {
       // The progress of the operation is unknown.
       abort(Status::no_memory());
-      context_.stage().settle();  // its copies use the caller's memory
-      team().await_acts();
+      await_end_of_use();
       return Status::no_memory();
     }
   }

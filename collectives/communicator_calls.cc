@@ -129,7 +129,7 @@ Status Communicator::enqueue_locked(std::unique_lock<std::mutex>& lock, Request 
   } catch (const std::bad_alloc&) {
     if (begun.posted) {
       FlightRecorder::finish(begun.entry, KEEL_OUT_OF_MEMORY);
-      give_up(Status::no_memory());
+      give_up_posted(Status::no_memory());
     } else {
       refuse_locked(std::move(request), begun.entry, Status::no_memory());
     }
@@ -200,7 +200,7 @@ Status Communicator::leave_locked(Request request, const Begun& begun, const Sid
     }
     FlightRecorder::finish(entry, held.code());
     // The peers have the descriptor of an operation without this rank's further part.
-    give_up(held);
+    give_up_posted(held);
     return held;
   }
   // The operation's turn had come: work put on the stream since then is not waited for.

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 
+#include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/testing/expect.h"
@@ -332,6 +334,46 @@ TEST_F(CollectiveFailures, ARankThatGivesUpMayFreeWhatOthersWereReading) {
   for (uint32_t rank = 1; rank < 3; ++rank) {
     synchronize(rank);
     EXPECT_KEEL_OK(keel_free(devices_[rank], large[rank]));
+  }
+}
+
+// The same for a rank whose call has already shown its buffer to the peers: the abort comes while
+// they read the buffer, and before the rank's own part begins.
+TEST_F(CollectiveFailures, AnAbortedRankMayWriteWhatOthersWereReading) {
+  if (keel::testing::test_backend() != "cpu") GTEST_SKIP() << "not a CPU device";
+  constexpr uint64_t kBytes = 1 << 19;
+  std::vector<uint8_t> sent(kBytes);
+  std::vector<uint8_t> received(2 * kBytes);
+  std::vector<uint8_t> other(2 * kBytes);
+  for (int round = 0; round < 200; ++round) {
+    make_ranks(2, 0);
+    EXPECT_KEEL_OK(keel_host_register(devices_[0], sent.data(), sent.size()));
+    EXPECT_KEEL_OK(keel_host_register(devices_[0], other.data(), other.size()));
+    EXPECT_KEEL_OK(keel_host_register(devices_[1], received.data(), received.size()));
+    std::memset(sent.data(), 1, sent.size());
+    std::memset(received.data(), 1, received.size());
+    std::thread first([&] {
+      keel_all_gather(comms_[0], sent.data(), other.data(), kBytes, KEEL_UINT8, streams_[0]);
+      while (keel_stream_query(streams_[0]) == KEEL_NOT_READY) std::this_thread::yield();
+      if (keel_stream_query(streams_[0]) != KEEL_OK) std::memset(sent.data(), 2, kBytes);
+    });
+    std::thread second([&] {
+      keel_all_gather(comms_[1], received.data() + kBytes, received.data(), kBytes, KEEL_UINT8,
+                      streams_[1]);
+      synchronize(1);
+    });
+    std::thread third([&] {
+      for (int i = 0; i < 20 * (round % 100); ++i) std::this_thread::yield();
+      keel_comm_abort(comms_[1]);
+    });
+    first.join();
+    second.join();
+    third.join();
+    EXPECT_EQ(std::memchr(received.data(), 2, received.size()), nullptr) << "round " << round;
+    for (keel_comm& comm : comms_) keel_comm_destroy(std::exchange(comm, {}));
+    EXPECT_KEEL_OK(keel_host_unregister(devices_[0], sent.data()));
+    EXPECT_KEEL_OK(keel_host_unregister(devices_[0], other.data()));
+    EXPECT_KEEL_OK(keel_host_unregister(devices_[1], received.data()));
   }
 }
 
