@@ -38,8 +38,8 @@
  *    KEEL_CAPABILITY_ASYNC for async, KEEL_CAPABILITY_OPS, KEEL_CAPABILITY_KERNELS and
  * KEEL_CAPABILITY_CCL for the levels of those names.
  *
- * v0 may still change. Keel freezes v0 as v1 once CUDA, Level Zero, Ascend and Kunlun plugins have
- * been written against it. */
+ * v0 may still change. Keel freezes v0 as v1 once the hardware of two vendors has certified a
+ * plugin: docs/abi-stability.md. */
 #ifndef KEEL_ABI_H_
 #define KEEL_ABI_H_
 
@@ -335,7 +335,7 @@ typedef struct keel_device_table {
   /* Free and total device memory in bytes. Optional (KEEL_CAPABILITY_MEMORY_INFO); without it
    * keel_device_memory_info returns KEEL_UNSUPPORTED. */
   keel_status (*memory_info)(keel_plugin_device* device, uint64_t* out_free, uint64_t* out_total);
-  /* Optional; core reports "unknown" without it. Native: NVML, dcmi, xpuml. */
+  /* Optional; keel_device_health_get is KEEL_UNSUPPORTED without it. Native: NVML, dcmi, xpuml. */
   keel_status (*health)(keel_plugin_device* device, keel_device_health* out_health);
   /* A native handle for interoperation, owned by the plugin; |which| is 0 for the main handle
    * (CUcontext, VkDevice, aclrtContext), other numbers are listed in the plugin's documentation.
@@ -364,7 +364,7 @@ typedef struct keel_memory_export {
 } keel_memory_export;
 
 /* Uses of an allocation beyond this device's own work, for drivers that need to know beforehand.
- * Other plugins ignore them. */
+ * Other plugins ignore them. Core passes 0 so far. */
 enum { KEEL_USAGE_EXPORT = 1 << 0, KEEL_USAGE_PEER = 1 << 1 };
 
 typedef struct keel_memory_table {
@@ -380,8 +380,8 @@ typedef struct keel_memory_table {
   /* Frees |pointer|, which alloc returned with the same |kind|; no work uses the memory any more:
    * core has waited. May synchronise with the device. Required. */
   keel_status (*free)(keel_plugin_device* device, keel_memory_kind kind, void* pointer);
-  /* Stream-ordered forms; free may take memory of alloc_on_stream, and free_on_stream memory of
-   * alloc. Optional (KEEL_CAPABILITY_STREAM_ALLOC). Native: cuMemAllocAsync. */
+  /* Stream-ordered forms; either form of free takes memory of either form of alloc. Core calls
+   * neither so far. Optional (KEEL_CAPABILITY_STREAM_ALLOC). Native: cuMemAllocAsync. */
   keel_status (*alloc_on_stream)(keel_plugin_stream* stream, uint64_t size, void** out_pointer);
   keel_status (*free_on_stream)(keel_plugin_stream* stream, void* pointer);
   /* Pins host memory of the caller until host_unregister. |out_device_pointer| gets the device's
@@ -409,9 +409,9 @@ typedef struct keel_memory_table {
   keel_status (*import_memory)(keel_plugin_device* device, const keel_memory_export* exported,
                                void** out_pointer, keel_plugin_import** out_import);
   keel_status (*close_import)(keel_plugin_device* device, keel_plugin_import* import);
-  /* Gives |device| access to memory of |peer|, a device of the same instance, in copy_peer and
-   * kernels. KEEL_UNSUPPORTED where the hardware links do not allow access. Optional. Native:
-   * cuCtxEnablePeerAccess, aclrtDeviceEnablePeerAccess. */
+  /* Gives kernels of |device| access to memory of |peer|, a device of the same instance; copy_peer
+   * works without it. KEEL_UNSUPPORTED where the links allow none. Optional; core does not call it
+   * so far. Native: cuCtxEnablePeerAccess, aclrtDeviceEnablePeerAccess. */
   keel_status (*peer_enable)(keel_plugin_device* device, keel_plugin_device* peer);
 } keel_memory_table;
 
@@ -476,8 +476,8 @@ typedef struct keel_stream_table {
                       uint32_t pattern_size, uint64_t size);
 
   /* A native gate: the stream waits in the device's queue until the host opens the gate, which
-   * cannot open with an error. Optional (KEEL_CAPABILITY_NATIVE_GATE). Core uses a native gate only
-   * when all work that the opening depends on was submitted before, since a waiting command can
+   * cannot open with an error. Optional (KEEL_CAPABILITY_NATIVE_GATE). Core uses none so far, and
+   * would only if all work that the opening depends on was submitted before: a waiting command can
    * stall other streams of the same hardware queue. Native: cuStreamWaitValue64, a host-signalled
    * Level Zero event or timeline semaphore. */
   keel_status (*gate_create)(keel_plugin_device* device, keel_plugin_gate** out_gate);
@@ -675,13 +675,13 @@ typedef struct keel_ccl_table {
   /* Gives up all work in flight. Optional; without this slot core abandons the stream and reports
    * the device lost. */
   keel_status (*abort)(keel_plugin_comm* comm);
-  keel_status (*async_error)(keel_plugin_comm* comm); /* optional */
+  keel_status (*async_error)(keel_plugin_comm* comm); /* optional; KEEL_OK or the failure */
   /* Enqueues |count| calls as one group: either all or none. A per-thread group state of the
    * library starts and ends inside this call. */
   keel_status (*run)(keel_plugin_comm* comm, keel_plugin_stream* stream, const keel_ccl_call* calls,
                      uint32_t count);
   keel_status (*register_buffer)(keel_plugin_comm* comm, void* pointer, uint64_t size,
-                                 void** out_registration);                      /* optional */
+                                 void** out_registration); /* optional, core calls neither so far */
   keel_status (*deregister_buffer)(keel_plugin_comm* comm, void* registration); /* optional */
   /* Works before a device is open. */
   keel_status (*info)(keel_plugin_instance* instance, keel_ccl_info* out_info);

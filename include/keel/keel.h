@@ -226,7 +226,7 @@ KEEL_API keel_status keel_device_synchronize(keel_device device, int64_t timeout
 KEEL_API keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint64_t size,
                                 void** out_pointer);
 /* Frees |pointer|, as keel_alloc returned it; NULL does nothing. Does not wait: Keel reuses the
- * block only once all work enqueued before, on any stream, is done. */
+ * block once all work enqueued before is done, or on a stream that runs behind that work. */
 KEEL_API keel_status keel_free(keel_device device, void* pointer);
 /* Allocates stream-ordered device memory: valid for work enqueued on |stream| after this call, and
  * on other streams that an event orders after this point. Reuses a cached block without waiting for
