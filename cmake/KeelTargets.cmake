@@ -126,13 +126,15 @@ endfunction()
 add_custom_target(keel_thread_tests)
 
 # keel_test(NAME SOURCES files... LIBRARIES libs... [GUARD] [VALIDATE] [SIM]
-#           [ENVIRONMENT VAR=VALUE...] [PROCESS] [THREADS] [IN_TREE] [SLOW reason] [LONG reason]):
+#           [ENVIRONMENT VAR=VALUE...] [PROCESS] [THREADS] [WAITS] [IN_TREE] [SLOW reason]
+#           [LONG reason]):
 # a GoogleTest program, run as one ctest test and linked to the launcher of base/ipc.
 # GUARD: run once more as NAME.guard with KEEL_CPU_GUARD=1, where CPU device memory is out of the
 # host's reach; not under a sanitizer, which would see nothing there that the release build does not.
 # VALIDATE: run once more as NAME.validate with KEEL_VALIDATE=1, the validation layer; under a
 # sanitizer by `./dev test --all` alone, since the layer's own tests run there.
 # SIM: run once more as NAME.sim, with devices of the emulated chip in the CPU's place.
+# WAITS: waits for deadlines nine tenths of its time, so it takes half a core's place beside others.
 # IN_TREE: looks at files of the source or build tree, so it is not bundled (`./dev bundle --tests`).
 # LONG: why it takes over 20 s; `./dev times` names those that give no reason. A file's tests are
 # selected by GoogleTest's filters: `build/tests/NAME --gtest_filter=...`.
@@ -148,7 +150,7 @@ function(keel_test name)
   if(NOT KEEL_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "GUARD;VALIDATE;SIM;PROCESS;THREADS;IN_TREE" "SLOW;LONG"
+  cmake_parse_arguments(arg "GUARD;VALIDATE;SIM;PROCESS;THREADS;WAITS;IN_TREE" "SLOW;LONG"
                         "SOURCES;LIBRARIES;ENVIRONMENT" ${ARGN})
   # Whatever `keel perf --tune` has measured on this machine.
   list(PREPEND arg_ENVIRONMENT "KEEL_COLLECTIVE_TABLE=builtin")
@@ -179,6 +181,9 @@ function(keel_test name)
   endif()
   keel_add_test(${name} ${name} "${arg_ENVIRONMENT}" ${label} ${threads})
   keel_list_test(${name} ${name} "${arg_ENVIRONMENT}" ${arg_IN_TREE})
+  if(arg_WAITS)
+    set_tests_properties(${name} PROPERTIES PROCESSORS 1)
+  endif()
   if(arg_GUARD AND NOT KEEL_SANITIZE)
     keel_add_test(${name}.guard ${name} "KEEL_CPU_GUARD=1;${arg_ENVIRONMENT}" ${variant})
     keel_list_test(${name}.guard ${name} "KEEL_CPU_GUARD=1;${arg_ENVIRONMENT}" ${arg_IN_TREE})
@@ -236,9 +241,9 @@ function(keel_label_test test_name label)
   elseif(CMAKE_CROSSCOMPILING)
     math(EXPR seconds "10 * ${seconds}")  # under qemu
   endif()
-  # The longest first, so that the last to end are short.
+  # The longest first, so that the last to end are short. Processors count in halves, for WAITS.
   set_tests_properties(${test_name} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds}
-                       COST ${seconds})
+                       COST ${seconds} PROCESSORS 2)
 endfunction()
 
 # tests/list.txt of the build: for each test that may be bundled its name, its program and
