@@ -2,7 +2,6 @@
 #include "base/ipc/process.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/syscall.h>
@@ -17,6 +16,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/ipc/poll.h"
+
 extern char** environ;
 
 namespace keel {
@@ -25,12 +26,6 @@ namespace {
 
 using Clock = Process::Clock;
 using Stream = ProcessOptions::Stream;
-
-// Milliseconds for poll() until |end|, rounded up: a wait that ends early would be repeated.
-int milliseconds_until(Clock::time_point end) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
-  return static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000'000));
-}
 
 // The arguments of posix_spawn that have to be destroyed.
 class SpawnArguments {
@@ -194,8 +189,7 @@ std::optional<ProcessEnd> Process::wait_until(Clock::time_point deadline) {
   while (!has_ended()) {
     if (Clock::now() >= deadline) return std::nullopt;
     if (pidfd_) {
-      pollfd waited = {pidfd_.get(), POLLIN, 0};
-      poll(&waited, 1, milliseconds_until(deadline));
+      poll_until(pidfd_.get(), POLLIN, deadline);
     } else {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -214,9 +208,7 @@ bool Process::read_all(Clock::time_point deadline, std::string* out_output,
                                                               {&errors_, out_errors}};
   while (output_ || errors_) {
     pollfd waited[2] = {{output_.get(), POLLIN, 0}, {errors_.get(), POLLIN, 0}};
-    const int ready = poll(waited, 2, milliseconds_until(deadline));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return false;
+    if (poll_until(waited, deadline) <= 0) return false;
     for (int i = 0; i < 2; ++i) {
       if (waited[i].revents == 0) continue;
       char block[4096];
