@@ -115,7 +115,7 @@ bool is_host_id(const keel_unique_id& id) {
 
 namespace {
 
-Status no_secret(const TcpAddress& address) {
+Status no_secret(const SocketAddress& address) {
   return failure(
       KEEL_FAILED_PRECONDITION,
       "without a secret, ranks meet on the loopback interface alone, and {} is not: write at least "
@@ -124,15 +124,15 @@ Status no_secret(const TcpAddress& address) {
       address.host(), HostSecret::kLeastBytes);
 }
 
-Status find_address(const std::string& host, bool has_secret, TcpAddress* out_address) {
+Status find_address(const std::string& host, bool has_secret, SocketAddress* out_address) {
   if (host.empty()) {
     const char* const chosen = trusted_environment("KEEL_INTERFACE");
     if (chosen != nullptr && *chosen != '\0') return find_address(chosen, has_secret, out_address);
-    if (!has_secret) return TcpAddress::parse("127.0.0.1:0", out_address);
+    if (!has_secret) return parse_address("127.0.0.1:0", out_address);
     return interface_address("", out_address);
   }
   if (interface_address(host, out_address).ok()) return {};
-  std::vector<TcpAddress> found;
+  std::vector<SocketAddress> found;
   KEEL_RETURN_IF_ERROR(resolve(host, 0, &found));
   *out_address = found[0];
   if (has_secret && out_address->is_loopback() && !names_loopback(host)) {
@@ -145,11 +145,11 @@ Status serve(const HostServerAddress& address, const ProcessToken& job, const st
              keel_unique_id* out_id) {
   HostSecret secret;
   KEEL_RETURN_IF_ERROR(HostSecret::load(&secret));
-  TcpAddress wanted;
+  SocketAddress wanted;
   KEEL_RETURN_IF_ERROR(find_address(address.host, secret.is_given(), &wanted));
   if (!secret.is_given() && !wanted.is_loopback()) return no_secret(wanted);
   FileDescriptor socket;
-  TcpAddress bound;
+  SocketAddress bound;
   Status status;
   for (const uint16_t port : address.ports) {
     wanted.set_port(port);

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -131,10 +130,10 @@ TEST(HostBootstrapTest, RankIsPresentUntilItHasFinishedOrEnded) {
 }
 
 TEST(HostBootstrapTest, RanksMeetOverIpv6) {
-  TcpAddress address;
+  SocketAddress address;
   FileDescriptor socket;
-  TcpAddress bound;
-  ASSERT_TRUE(TcpAddress::parse("[::1]:0", &address).ok());
+  SocketAddress bound;
+  ASSERT_TRUE(SocketAddress::parse("[::1]:0", &address));
   if (!listen_tcp(address, &socket, &bound).ok()) GTEST_SKIP() << "this host has no IPv6";
   const auto ranks = meet(serve("::1"), 2);
   EXPECT_EQ(ranks[1]->session().table().ranks[0].address.substr(0, 6), "[::1]:");
@@ -259,7 +258,7 @@ TEST(HostBootstrapTest, LeavingInOrderIsNoFailure) {
 }
 
 TEST(HostBootstrapTest, WithoutASecretOnlyLoopbackIsServedAndTheRefusalHelps) {
-  TcpAddress found;
+  SocketAddress found;
   if (!interface_address("", &found).ok() || found.is_loopback()) {
     GTEST_SKIP() << "this host has the loopback interface alone";
   }
@@ -303,18 +302,18 @@ TEST(HostBootstrapTest, TwoJobsShareTheirPorts) {
   EXPECT_TRUE(has(other, "another job")) << other.text();
 }
 
-TcpAddress address_of(const keel_unique_id& id) {
+SocketAddress address_of(const keel_unique_id& id) {
   TcpId parsed;
-  TcpAddress address;
+  SocketAddress address;
   EXPECT_TRUE(TcpId::parse(id, &parsed).ok());
-  EXPECT_TRUE(TcpAddress::parse(fmt::format("{}:{}", parsed.host, parsed.port), &address).ok());
+  EXPECT_TRUE(SocketAddress::parse(fmt::format("{}:{}", parsed.host, parsed.port), &address));
   return address;
 }
 
 // Scanners, half a header, sizes that lie, another protocol.
 TEST(HostBootstrapTest, StrangersDoNoHarm) {
   const keel_unique_id id = serve();
-  const TcpAddress address = address_of(id);
+  const SocketAddress address = address_of(id);
   const Deadline deadline = Deadline::after(kTestTimeoutNs);
   std::vector<Bytes> words = {
       {},
@@ -345,9 +344,9 @@ TEST(HostBootstrapTest, StrangersDoNoHarm) {
 
 // The oldest unfinished handshake is closed when more come than are kept, and a newcomer gets in.
 TEST(HostListenerTest, FloodTakesThePlaceOfTheOldestStranger) {
-  TcpAddress address;
+  SocketAddress address;
   FileDescriptor socket;
-  ASSERT_TRUE(TcpAddress::parse("127.0.0.1:0", &address).ok());
+  ASSERT_TRUE(SocketAddress::parse("127.0.0.1:0", &address));
   ASSERT_TRUE(listen_tcp(address, &socket, &address).ok());
   const HostSecret secret{std::string("a secret of sixteen bytes")};
   std::atomic<int> peers{0};

@@ -51,7 +51,7 @@ class Joining {
   }
 
   // |waits|: a server that does not listen yet is waited for.
-  Status join(const std::vector<TcpAddress>& addresses, const ProcessToken& job, bool waits,
+  Status join(const std::vector<SocketAddress>& addresses, const ProcessToken& job, bool waits,
               std::unique_ptr<HostSession>* out_session) {
     KEEL_RETURN_IF_ERROR(HostSecret::load(&secret_));
     KEEL_RETURN_IF_ERROR(silence_ms(&silence_));
@@ -76,8 +76,7 @@ class Joining {
     switch (status.code()) {
       case KEEL_UNAVAILABLE:  // no process listens
       case KEEL_NOT_FOUND:    // another job's server
-        return waits;
-      case KEEL_DATA_LOSS:  // another program's port
+      case KEEL_DATA_LOSS:    // another program's port
         return waits;
       case KEEL_RANK_FAILED:  // closed within the handshake, as by a server under a flood
       case KEEL_TIMED_OUT:
@@ -93,11 +92,11 @@ class Joining {
     return status.code() == KEEL_UNAVAILABLE || status.code() == KEEL_TIMED_OUT;
   }
 
-  Status connect(const std::vector<TcpAddress>& addresses, const ProcessToken& job, bool waits) {
+  Status connect(const std::vector<SocketAddress>& addresses, const ProcessToken& job, bool waits) {
     constexpr std::chrono::milliseconds kPause(20);
     Status last;
     while (true) {
-      for (const TcpAddress& address : addresses) {
+      for (const SocketAddress& address : addresses) {
         if (!secret_.is_given() && !address.is_loopback()) {
           return failure(KEEL_FAILED_PRECONDITION,
                          "the server is at {}, beyond the loopback interface, and this rank has no "
@@ -119,7 +118,7 @@ class Joining {
   }
 
   // Connects and proves the secret.
-  Status greet(const TcpAddress& address, const ProcessToken& job) {
+  Status greet(const SocketAddress& address, const ProcessToken& job) {
     const Deadline limit = Deadline::after(std::min(kHandshakeNs, deadline_.remaining_ns()));
     KEEL_RETURN_IF_ERROR(dialog_.connect(address, silence_, limit));
     HandshakeInitiator handshake(secret_, {.purpose = Opening::Purpose::kServer,
@@ -139,11 +138,11 @@ class Joining {
 
   // The wire port is on the interface that reaches the server, or on KEEL_INTERFACE.
   Status open_port() {
-    TcpAddress bind;
+    SocketAddress bind;
     KEEL_RETURN_IF_ERROR(own_address(dialog_.get(), &bind));
     const char* const chosen = trusted_environment("KEEL_INTERFACE");
     if (chosen != nullptr && *chosen != '\0' && !interface_address(chosen, &bind).ok()) {
-      std::vector<TcpAddress> found;
+      std::vector<SocketAddress> found;
       KEEL_RETURN_IF_ERROR(resolve(chosen, 0, &found).with_prefix("KEEL_INTERFACE: "));
       bind = found[0];
     }
@@ -205,7 +204,7 @@ Status HostSession::join(const keel_unique_id& id, const PeerInfo& self, uint32_
                          std::unique_ptr<HostSession>* out_session) {
   TcpId parsed;
   KEEL_RETURN_IF_ERROR(TcpId::parse(id, &parsed));
-  std::vector<TcpAddress> addresses;
+  std::vector<SocketAddress> addresses;
   KEEL_RETURN_IF_ERROR(resolve(parsed.host, parsed.port, &addresses));
   Joining joining(self, world, facts, deadline);
   KEEL_RETURN_IF_ERROR(joining.check());
@@ -219,12 +218,12 @@ Status HostSession::join_at(const HostServerAddress& address, const std::string&
   KEEL_RETURN_IF_ERROR(joining.check());
   ProcessToken job;
   KEEL_RETURN_IF_ERROR(job_token(name, &job));
-  std::vector<TcpAddress> addresses;
+  std::vector<SocketAddress> addresses;
   for (const uint16_t port : address.ports) {
-    std::vector<TcpAddress> found;
+    std::vector<SocketAddress> found;
     KEEL_RETURN_IF_ERROR(resolve(address.host, port, &found)
                              .with_prefix(fmt::format("rank {} of {}: ", self.rank, world)));
-    TcpAddress interface;
+    SocketAddress interface;
     if (found[0].is_loopback() && !names_loopback(address.host) &&
         interface_address("", &interface).ok()) {
       interface.set_port(port);  // as the server on this host does

@@ -2,9 +2,7 @@
 #include "collectives/bootstrap/host_listener.h"
 
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
-#include <cerrno>
 #include <utility>
 #include <vector>
 
@@ -13,14 +11,6 @@
 #include "core/log.h"
 
 namespace keel {
-
-namespace {
-
-bool is_shortage(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
-}
-
-}  // namespace
 
 Status HostListener::open(FileDescriptor socket, HostSecret secret, HandshakeAcceptor::Admit admit,
                           OnPeer on_peer, std::shared_ptr<HostListener>* out_listener,
@@ -60,13 +50,13 @@ void HostListener::on_event(int socket, uint64_t id, uint32_t events) {
   }
   constexpr int kMostAtOnce = 64;
   for (int i = 0; i < kMostAtOnce; ++i) {
-    FileDescriptor peer(accept4(socket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (peer) {
+    FileDescriptor peer;
+    const int error = sockets::accept(socket, SOCK_NONBLOCK, &peer);
+    if (error == 0) {
       let_in(std::move(peer));
       continue;
     }
-    const int error = errno;
-    if (!is_shortage(error)) return;
+    if (!sockets::is_shortage(error)) return;
     if (drop_oldest()) continue;
     // The queue stays readable, and epoll would report it again at once.
     constexpr int64_t kPauseNs = 50'000'000;

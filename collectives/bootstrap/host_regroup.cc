@@ -127,7 +127,7 @@ void HostServer::regroup_if_all_asked(Asking& asking) {
 Status HostServer::start_next(keel_unique_id* out_id, std::shared_ptr<HostServer>* out_next) {
   ProcessToken job;
   FileDescriptor socket;
-  TcpAddress bound = address_;
+  SocketAddress bound = address_;
   bound.set_port(0);
   KEEL_RETURN_IF_ERROR(random_bytes(&job.bytes));
   KEEL_RETURN_IF_ERROR(listen_tcp(bound, &socket, &bound));
@@ -137,7 +137,7 @@ Status HostServer::start_next(keel_unique_id* out_id, std::shared_ptr<HostServer
 }
 
 std::shared_ptr<HostServer> HostServer::succeed(const HostSecret& secret, const HostTable& table,
-                                                const TcpAddress& address, uint32_t own) {
+                                                const SocketAddress& address, uint32_t own) {
   auto server = std::make_shared<HostServer>(secret, table.job, "the rendezvous after a failure");
   server->table_ = table;
   server->address_ = address;

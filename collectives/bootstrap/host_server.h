@@ -44,7 +44,7 @@ class HostServer : public std::enable_shared_from_this<HostServer> {
   // of this process, is the lowest of them. Ranks come by adopt(), and are asked for nothing but
   // what they go on with. Learns from kLost notices of |own| which ranks have ended.
   static std::shared_ptr<HostServer> succeed(const HostSecret& secret, const HostTable& table,
-                                             const TcpAddress& address, uint32_t own);
+                                             const SocketAddress& address, uint32_t own);
   // Takes the authenticated connection of |rank|. On the service thread.
   void adopt(uint32_t rank, FileDescriptor socket);
 
@@ -105,7 +105,7 @@ class HostServer : public std::enable_shared_from_this<HostServer> {
   const HostSecret secret_;
   const ProcessToken job_;
   const std::string name_;
-  TcpAddress address_;
+  SocketAddress address_;
   std::shared_ptr<HostListener> listener_;
   uint64_t next_ = 1;
   uint32_t world_ = 0;  // 0 until the first rank arrives

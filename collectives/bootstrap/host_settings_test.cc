@@ -63,20 +63,8 @@ TEST(TcpIdTest, MalformedIdsAreRefusedByName) {
   EXPECT_FALSE(is_host_id(endless));
 }
 
-TEST(TcpAddressTest, LoopbackIsKnown) {
-  for (const auto& [text, expected] : std::map<std::string, bool>{{"127.9.9.9:1", true},
-                                                                  {"10.0.0.1:1", false},
-                                                                  {"[::1]:1", true},
-                                                                  {"[::ffff:127.0.0.1]:1", true},
-                                                                  {"[2001:db8::1]:1", false}}) {
-    TcpAddress address;
-    ASSERT_TRUE(TcpAddress::parse(text, &address).ok()) << text;
-    EXPECT_EQ(address.is_loopback(), expected) << text;
-  }
-}
-
-TEST(TcpAddressTest, NameThatDoesNotResolveIsNamed) {
-  std::vector<TcpAddress> found;
+TEST(TcpSocketTest, NameThatDoesNotResolveIsNamed) {
+  std::vector<SocketAddress> found;
   const Status status = resolve(kNoHost, 1, &found);
   EXPECT_EQ(status.code(), KEEL_NOT_FOUND);
   EXPECT_NE(std::string(status.text()).find(kNoHost), std::string::npos);

@@ -328,7 +328,7 @@ Status find_starter(const char* socket, std::string* out_name) {
   uint32_t number = 0;
   Peer peer;
   if (socket != nullptr && parse_number(socket, &number) && number <= INT32_MAX &&
-      peer_of(static_cast<int>(number), &peer).ok() && peer.pid > 0) {
+      sockets::peer_of(static_cast<int>(number), &peer) == 0 && peer.pid > 0) {
     return name_of_process(peer.pid, out_name);
   }
   return name_of_process(getppid(), out_name);

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -33,31 +32,29 @@ class Acceptor {
       if (!resumed.ok()) log(KEEL_LOG_ERROR, "'{}': {}", name_, resumed.text());
       return;
     }
-    FileDescriptor peer = take_peer();
-    if (peer) {
+    FileDescriptor peer;
+    const int error = sockets::accept(socket_, SOCK_NONBLOCK, &peer);
+    if (error == 0) {
       let_in(std::move(peer));
       return;
     }
-    if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) return;
-    const Status refusal = system_failure(errno, fmt::format("process {}", getpid()));
+    if (!sockets::is_shortage(error)) return;
+    const Status refusal = system_failure(error, fmt::format("process {}", getpid()));
     // Use the spare descriptor to accept and refuse: otherwise the peer would wait in vain.
     spare_ = FileDescriptor();
-    peer = take_peer();
-    if (peer) send_answer(peer.get(), refusal);
+    if (sockets::accept(socket_, SOCK_NONBLOCK, &peer) == 0) send_answer(peer.get(), refusal);
     peer = FileDescriptor();
     open_spare();
     if (!spare_) pause(id);
   }
 
  private:
-  FileDescriptor take_peer() {
-    return FileDescriptor(accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  }
-
   void let_in(FileDescriptor socket) {
     Peer peer;
-    Status known = peer_of(socket.get(), &peer);
-    if (known.ok() && peer.uid != geteuid()) {
+    Status known;
+    if (const int error = sockets::peer_of(socket.get(), &peer)) {
+      known = system_failure(error, "SO_PEERCRED");
+    } else if (peer.uid != geteuid()) {
       known = failure(KEEL_PERMISSION_DENIED, "process {} belongs to uid {}, and refuses uid {}",
                       getpid(), geteuid(), peer.uid);
     }

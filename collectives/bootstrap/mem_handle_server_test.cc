@@ -3,21 +3,20 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/ipc/poll.h"
 #include "collectives/bootstrap/messages.h"
 #include "collectives/bootstrap/testing/child_process.h"
 #include "collectives/bootstrap/testing/sockets.h"
@@ -132,7 +131,7 @@ int fetch_worker(const std::vector<std::string>& arguments) {
   try_it();
   const int next = next_descriptor();
   for (int room : {1, 0, 2}) {
-    limit_descriptors(static_cast<rlim_t>(next + room));
+    limit_descriptors(static_cast<rlim_t>(next) + static_cast<rlim_t>(room));
     try_it();
   }
   return 0;
@@ -251,9 +250,9 @@ class Liar {
     const Status listening = listen_at(share_name(token), &listening_);
     EXPECT_TRUE(listening.ok()) << listening.text();
     thread_ = std::thread([this, answer = std::move(answer)] {
-      pollfd waits = {listening_.get(), POLLIN, 0};
-      poll(&waits, 1, -1);
-      const FileDescriptor socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      FileDescriptor socket;
+      EXPECT_TRUE(wait_until_readable(listening_.get(), Deadline::after(kTestTimeoutNs)));
+      EXPECT_EQ(sockets::accept(listening_.get(), 0, &socket), 0);
       Packet request;
       EXPECT_TRUE(receive_packet(socket.get(), Deadline::after(kTestTimeoutNs), &request).ok());
       answer(socket.get());
@@ -309,8 +308,7 @@ TEST(MemHandleServerTest, AnswersThatAreNone) {
   const FileDescriptor wanted = make_sealed_object();
   for (const Bytes& bytes : nonsense(write_answer({}))) {
     const Status status = fetch_from_liar(id_of(wanted), [&](int socket) {
-      EXPECT_EQ(send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL),
-                static_cast<ssize_t>(bytes.size()));
+      EXPECT_TRUE(sockets::send_all(socket, bytes.data(), bytes.size()));
     });
     EXPECT_TRUE(status.code() == KEEL_DATA_LOSS || status.code() == KEEL_UNSUPPORTED)
         << status.text();
@@ -319,10 +317,7 @@ TEST(MemHandleServerTest, AnswersThatAreNone) {
   // Silence until the deadline: the fake server waits for its peer to close.
   const Status silent = fetch_from_liar(
       id_of(wanted),
-      [](int socket) {
-        pollfd gone = {socket, 0, 0};
-        poll(&gone, 1, 60'000);
-      },
+      [](int socket) { poll_until(socket, 0, Deadline::Clock::now() + std::chrono::minutes(1)); },
       kShortNs);
   EXPECT_EQ(silent.code(), KEEL_TIMED_OUT) << silent.text();
 }
@@ -367,12 +362,8 @@ int ask_as_nobody(const std::vector<std::string>& arguments) {
   const Deadline deadline = Deadline::after(kTestTimeoutNs);
   const Status refused = connect_to(name, Absence::kFails, deadline, &socket, &peer);
   if (refused.code() != KEEL_PERMISSION_DENIED) return 1;
-  FileDescriptor raw(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (connect(raw.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) return 2;
+  FileDescriptor raw;
+  if (sockets::connect(SocketAddress::named(name), SOCK_SEQPACKET, &raw) != 0) return 2;
   const Status answer = answer_to(raw);
   if (answer.code() != KEEL_PERMISSION_DENIED) return 3;
   return std::string(answer.text()).find("refuses uid 65534") != std::string::npos ? 0 : 4;

@@ -3,9 +3,10 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/socket.h>
 
 #include <algorithm>
+
+#include "base/ipc/socket.h"
 
 namespace keel {
 
@@ -17,15 +18,13 @@ constexpr int64_t kMillisecond = 1'000'000;
 
 SilenceWatch::Acknowledgements SilenceWatch::read(int socket) {
   tcp_info info = {};
-  socklen_t size = sizeof(info);
-  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {};
+  if (sockets::get_option(socket, IPPROTO_TCP, TCP_INFO, &info) != 0) return {};
   return {info.tcpi_unacked == 0, info.tcpi_last_ack_recv * kMillisecond};
 }
 
 int64_t SilenceWatch::limit_of(int socket) {
   unsigned int limit = 0;
-  socklen_t size = sizeof(limit);
-  if (getsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, &size) != 0) return 0;
+  if (sockets::get_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit) != 0) return 0;
   return limit * kMillisecond;
 }
 

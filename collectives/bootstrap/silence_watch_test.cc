@@ -2,12 +2,9 @@
 #include "collectives/bootstrap/silence_watch.h"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/ipc/file_descriptor.h"
+#include "base/ipc/socket.h"
 #include "collectives/bootstrap/tcp_socket.h"
 
 namespace keel {
@@ -59,16 +56,17 @@ TEST(SilenceWatchTest, ConnectionWithoutLimitIsNeverSilent) {
 }
 
 TEST(SilenceWatchTest, KernelTellsLimitAndAcknowledgements) {
-  TcpAddress address;
-  TcpAddress bound;
+  SocketAddress address;
+  SocketAddress bound;
   FileDescriptor listening;
-  ASSERT_TRUE(TcpAddress::parse("127.0.0.1:0", &address).ok());
+  ASSERT_TRUE(SocketAddress::parse("127.0.0.1:0", &address));
   ASSERT_TRUE(listen_tcp(address, &listening, &bound).ok());
-  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  FileDescriptor socket;
+  ASSERT_EQ(sockets::open(AF_INET, SOCK_STREAM, &socket), 0);
   ASSERT_TRUE(set_options(socket.get(), /*silence=*/1234).ok());
-  ASSERT_EQ(connect(socket.get(), bound.get(), bound.size()), 0);
+  ASSERT_EQ(sockets::connect(socket.get(), bound), 0);
   EXPECT_EQ(SilenceWatch::limit_of(socket.get()), 1'234'000'000);
-  ASSERT_EQ(send(socket.get(), "x", 1, MSG_NOSIGNAL), 1);
+  ASSERT_EQ(sockets::send(socket.get(), "x", 1), 1);
   // The other side's kernel acknowledges although no process reads.
   for (int i = 0; i < 10'000 && !SilenceWatch::read(socket.get()).is_all_acknowledged; ++i) {
     usleep(1000);

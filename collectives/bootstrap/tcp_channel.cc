@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -90,9 +89,9 @@ bool TcpChannel::read_message() {
   constexpr size_t kStep = 65536;
   const size_t step = std::min(wanted - received_, kStep);
   message_.resize(received_ + step);
-  const ssize_t got = recv(socket_, message_.data() + received_, step, 0);
+  const ssize_t got = sockets::receive(socket_, message_.data() + received_, step);
   if (got < 0) {
-    if (errno != EAGAIN && errno != EINTR) end(connection_failure(errno));
+    if (errno != EAGAIN) end(connection_failure(errno));
     return false;
   }
   if (got == 0) {
@@ -136,14 +135,13 @@ void TcpChannel::send(const Bytes& message) {
 
 void TcpChannel::flush_locked() {
   while (sent_ < queued_.size() && send_failure_.ok()) {
-    const ssize_t put =
-        ::send(socket_, queued_.data() + sent_, queued_.size() - sent_, MSG_NOSIGNAL);
+    const ssize_t put = sockets::send(socket_, queued_.data() + sent_, queued_.size() - sent_);
     if (put >= 0) {
       sent_ += static_cast<size_t>(put);
     } else if (errno == EAGAIN) {
       static_cast<void>(ServiceThread::get().set_events(id_, EPOLLIN | EPOLLOUT));
       return;
-    } else if (errno != EINTR) {
+    } else {
       send_failure_ = connection_failure(errno);
     }
   }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/bootstrap/tcp_dialog.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
+#include "base/ipc/poll.h"
 #include "collectives/bootstrap/message_codec.h"
 #include "collectives/bootstrap/system_failure.h"
 #include "core/insiders.h"
@@ -32,20 +32,15 @@ Status message_size(ByteView header, size_t limit, size_t* out_size) {
   return {};
 }
 
-Status TcpDialog::connect(const TcpAddress& address, uint32_t silence, const Deadline& deadline) {
-  socket_ =
-      FileDescriptor(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket_) return system_failure(errno, "a TCP socket");
+Status TcpDialog::connect(const SocketAddress& address, uint32_t silence,
+                          const Deadline& deadline) {
+  int error = sockets::open(address.family(), SOCK_STREAM | SOCK_NONBLOCK, &socket_);
+  if (error != 0) return system_failure(error, "a TCP socket");
   KEEL_RETURN_IF_ERROR(set_options(socket_.get(), silence));
-  int error = 0;
-  if (::connect(socket_.get(), address.get(), address.size()) != 0) {
-    if (errno != EINPROGRESS && errno != EINTR) {
-      error = errno;
-    } else {
-      KEEL_RETURN_IF_ERROR(wait(POLLOUT, deadline));
-      socklen_t size = sizeof(error);
-      if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
-    }
+  error = sockets::connect(socket_.get(), address);
+  if (error == EINPROGRESS) {
+    KEEL_RETURN_IF_ERROR(wait(POLLOUT, deadline));
+    error = sockets::pending_error(socket_.get());
   }
   if (error == ECONNREFUSED) {
     return failure(KEEL_UNAVAILABLE, "no process listens at {}", address.text());
@@ -62,12 +57,11 @@ Status TcpDialog::wait(short events, const Deadline& deadline) {
     }
     const int64_t left = deadline.remaining_ns();
     if (deadline.is_cut_off()) return {KEEL_ABORTED, insiders::kCutOff};
-    pollfd entry = {socket_.get(), events, 0};
-    const int64_t slice = std::min(left, cancelled_ != nullptr ? kSliceNs : deadline.slice_ns());
-    const int ready =
-        poll(&entry, 1, static_cast<int>(std::min<int64_t>((slice + 999'999) / 1'000'000, 60'000)));
+    const std::chrono::nanoseconds slice(
+        std::min(left, cancelled_ != nullptr ? kSliceNs : deadline.slice_ns()));
+    const int ready = poll_until(socket_.get(), events, Deadline::Clock::now() + slice);
     if (ready > 0) return {};
-    if (ready < 0 && errno != EINTR) return system_failure(errno, "poll");
+    if (ready < 0) return system_failure(errno, "poll");
     if (ready == 0 && left == 0) return {KEEL_TIMED_OUT, "the other side does not answer"};
   }
 }
@@ -78,12 +72,12 @@ Status TcpDialog::wait_readable(const Deadline& deadline) {
 
 Status TcpDialog::send(ByteView bytes, const Deadline& deadline) {
   while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t sent = sockets::send(socket_.get(), bytes.data(), bytes.size());
     if (sent >= 0) {
       bytes = bytes.subspan(static_cast<size_t>(sent));
     } else if (errno == EAGAIN) {
       KEEL_RETURN_IF_ERROR(wait(POLLOUT, deadline));
-    } else if (errno != EINTR) {
+    } else {
       return connection_failure(errno);
     }
   }
@@ -92,7 +86,7 @@ Status TcpDialog::send(ByteView bytes, const Deadline& deadline) {
 
 Status TcpDialog::read_exactly(uint8_t* out_bytes, size_t size, const Deadline& deadline) {
   while (size != 0) {
-    const ssize_t got = recv(socket_.get(), out_bytes, size, 0);
+    const ssize_t got = sockets::receive(socket_.get(), out_bytes, size);
     if (got > 0) {
       out_bytes += got;
       size -= static_cast<size_t>(got);
@@ -100,7 +94,7 @@ Status TcpDialog::read_exactly(uint8_t* out_bytes, size_t size, const Deadline& 
       return connection_failure(0);
     } else if (errno == EAGAIN) {
       KEEL_RETURN_IF_ERROR(wait(POLLIN, deadline));
-    } else if (errno != EINTR) {
+    } else {
       return connection_failure(errno);
     }
   }

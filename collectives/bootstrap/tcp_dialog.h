@@ -22,7 +22,7 @@ class TcpDialog {
   explicit TcpDialog(const std::atomic<bool>* cancelled = nullptr) : cancelled_(cancelled) {}
 
   // KEEL_UNAVAILABLE when no process listens, KEEL_RANK_FAILED when the host does not answer.
-  Status connect(const TcpAddress& address, uint32_t silence, const Deadline& deadline);
+  Status connect(const SocketAddress& address, uint32_t silence, const Deadline& deadline);
   Status send(ByteView bytes, const Deadline& deadline);
   // Receives one message of up to |limit| bytes and not a byte more.
   Status receive(size_t limit, const Deadline& deadline, Bytes* out_message);

@@ -33,11 +33,11 @@ Status TcpId::parse(const keel_unique_id& id, TcpId* out_id) {
   const std::string_view text(id.text, strnlen(id.text, sizeof(id.text)));
   const std::string_view rest = text.substr(std::min(text.size(), kPrefix.size()));
   const size_t colon = rest.rfind(':');
-  TcpAddress address;
+  SocketAddress address;
   TcpId parsed;
   if (text.size() == sizeof(id.text) || !text.starts_with(kPrefix) ||
       colon == std::string_view::npos || !read_hex(rest.substr(colon + 1), &parsed.job) ||
-      !TcpAddress::parse(std::string(rest.substr(0, colon)), &address).ok() ||
+      !SocketAddress::parse(rest.substr(0, colon), &address) ||
       address.text() != rest.substr(0, colon) || address.port() == 0) {
     std::string shown(text);
     for (char& each : shown) {

@@ -8,33 +8,24 @@
 #include <string>
 #include <vector>
 
-#include "base/ipc/file_descriptor.h"
+#include "base/ipc/socket.h"
 #include "core/deadline.h"
 #include "core/status.h"
 
 namespace keel {
 
-// All sockets are SOCK_SEQPACKET (a message arrives whole or not at all) in Linux's abstract
-// namespace (a name disappears with its process and leaves no file). Processes in different network
-// namespaces do not see each other's names.
+// All sockets are SOCK_SEQPACKET (a message arrives whole or not at all) with names of
+// SocketAddress::named().
 
 // Largest packet, in bytes.
 inline constexpr size_t kMaxPacket = 1024;
-// Most descriptors in one packet.
-inline constexpr size_t kMaxPacketDescriptors = 4;
 
 struct Packet {
   std::vector<uint8_t> bytes;
   std::vector<FileDescriptor> descriptors;
 };
 
-// The process at the other end, according to the kernel. |pid| is 0 for a process in a pid
-// namespace that is not visible from this process.
-struct Peer {
-  int64_t pid = 0;
-  uint32_t uid = 0;
-};
-Status peer_of(int socket, Peer* out_peer);
+using sockets::Peer;
 
 // Creates a socket that listens at |name|, up to 107 bytes. KEEL_ALREADY_EXISTS, naming the owning
 // process, when |name| is in use.

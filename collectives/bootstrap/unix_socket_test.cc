@@ -39,11 +39,7 @@ namespace {
 class UnixSocketTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::array<int, 2> sockets;
-    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets.data()),
-              0);
-    ours_ = FileDescriptor(sockets[0]);
-    theirs_ = FileDescriptor(sockets[1]);
+    ASSERT_EQ(sockets::open_pair(SOCK_SEQPACKET | SOCK_NONBLOCK, &ours_, &theirs_), 0);
   }
   void TearDown() override { g_ends = g_resets = 0; }
 
@@ -68,7 +64,7 @@ TEST_F(UnixSocketTest, LastWordsAreHeardBehindAnEndOrAReset) {
 TEST_F(UnixSocketTest, WhoeverHasGoneIsNotWaitedFor) {
   EXPECT_EQ(receive(), KEEL_NOT_READY);
   // An empty packet counts as the end of the connection.
-  ASSERT_EQ(send(theirs_.get(), "", 0, 0), 0);
+  ASSERT_EQ(sockets::send(theirs_.get(), "", 0), 0);
   EXPECT_EQ(receive(), KEEL_ABORTED);
   theirs_ = FileDescriptor();
   EXPECT_EQ(receive(), KEEL_ABORTED);

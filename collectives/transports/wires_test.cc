@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The promises of wire.h, by each wire.
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -47,8 +46,8 @@ class Job {
   explicit Job(const std::string& wire, uint32_t world, const HostSecret& secret = kSecret,
                uint64_t epoch = 1)
       : is_ucx_(is_ucx(wire)) {
-    TcpAddress any;
-    EXPECT_TRUE(TcpAddress::parse("127.0.0.1:0", &any).ok());
+    SocketAddress any;
+    EXPECT_TRUE(SocketAddress::parse("127.0.0.1:0", &any));
     table_.job.bytes.fill(3);
     table_.epoch = epoch;
     for (uint32_t rank = 0; rank < world; ++rank) {

@@ -2,26 +2,28 @@
 #include "collectives/bootstrap/testing/child_process.h"
 
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 
+#include "base/ipc/poll.h"
+
 namespace keel::testing {
 
 namespace {
 
-constexpr int kTestTimeoutMs = 60'000;
+constexpr std::chrono::seconds kTestTimeout{60};
 
 std::string read_line_of(int fd) {
   std::string line;
   char each = 0;
   while (true) {
-    pollfd poll_fd = {fd, POLLIN, 0};
-    if (poll(&poll_fd, 1, kTestTimeoutMs) <= 0 || read(fd, &each, 1) != 1 || each == '\n')
+    if (poll_until(fd, POLLIN, Process::Clock::now() + kTestTimeout) <= 0 ||
+        read(fd, &each, 1) != 1 || each == '\n') {
       return line;
+    }
     line += each;
   }
 }
@@ -52,7 +54,7 @@ void ChildProcess::kill() {
 }
 
 int ChildProcess::wait() {
-  const auto end = process_.wait_for(std::chrono::milliseconds(kTestTimeoutMs));
+  const auto end = process_.wait_for(kTestTimeout);
   return end ? end->shell_code() : -1;
 }
 

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <utility>
@@ -48,8 +47,7 @@ Status answer_to(const FileDescriptor& socket) {
 }
 
 void send_raw(const FileDescriptor& socket, ByteView bytes) {
-  EXPECT_EQ(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
-            static_cast<ssize_t>(bytes.size()));
+  EXPECT_TRUE(sockets::send_all(socket.get(), bytes.data(), bytes.size()));
 }
 
 std::vector<Bytes> nonsense(const Bytes& message) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/transports/tcp/tcp_lane.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -84,13 +82,7 @@ Status TcpLane::send_some(bool* in_out_has_moved, WireSet::Traffic* traffic) {
       // A message of more pieces than fit goes alone, and in several calls.
       if (count - before < each->pieces().size() && count == kMostPieces) break;
     }
-    msghdr message = {};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = count;
-    ssize_t put = 0;
-    do {
-      put = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } while (put < 0 && errno == EINTR);
+    const ssize_t put = sockets::send(socket_.get(), std::span(pieces).first(count), MSG_DONTWAIT);
     if (put < 0) return errno == EAGAIN ? Status() : connection_failure(errno);
     *in_out_has_moved = true;
     turn += static_cast<uint64_t>(put);
@@ -110,13 +102,7 @@ Status TcpLane::send_some(bool* in_out_has_moved, WireSet::Traffic* traffic) {
 }
 
 Status TcpLane::read_into(iovec* pieces, size_t count, size_t* out_read) {
-  msghdr message = {};
-  message.msg_iov = pieces;
-  message.msg_iovlen = count;
-  ssize_t got = 0;
-  do {
-    got = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
-  } while (got < 0 && errno == EINTR);
+  const ssize_t got = sockets::receive(socket_.get(), std::span(pieces, count), MSG_DONTWAIT);
   if (got == 0) return connection_failure(0);
   if (got < 0 && errno != EAGAIN) return connection_failure(errno);
   *out_read = got < 0 ? 0 : static_cast<size_t>(got);

@@ -12,7 +12,7 @@
 
 namespace keel {
 
-Status WireHub::open(const TcpAddress& bind, const HostSecret& secret, uint32_t rank,
+Status WireHub::open(const SocketAddress& bind, const HostSecret& secret, uint32_t rank,
                      std::shared_ptr<WireHub>* out_hub) {
   auto hub = std::make_shared<WireHub>(secret, rank);
   KEEL_RETURN_IF_ERROR(silence_ms(&hub->silence_));
@@ -148,8 +148,8 @@ Status WireHub::connect(uint32_t peer, uint32_t lane, uint64_t context,
 Status WireHub::try_connect(const HostRank& other, uint32_t lane, uint64_t context,
                             const std::atomic<bool>& cancelled, const Deadline& deadline,
                             FileDescriptor* out_socket, bool* out_may_pass) {
-  TcpAddress address;
-  KEEL_RETURN_IF_ERROR(TcpAddress::parse(other.address, &address));
+  SocketAddress address;
+  KEEL_RETURN_IF_ERROR(parse_address(other.address, &address));
   TcpDialog dialog(&cancelled);
   const Status connected = dialog.connect(address, silence_, deadline);
   if (connected.code() == KEEL_UNAVAILABLE) return {KEEL_RANK_FAILED, connected.text()};
@@ -197,8 +197,8 @@ Status WireHub::connect_server(uint32_t peer, uint64_t context, const Deadline& 
                                FileDescriptor* out_socket) {
   const HostRank& other = table_->ranks.at(peer);
   const Deadline limit = Deadline::after(std::min(kHandshakeNs, deadline.remaining_ns()));
-  TcpAddress address;
-  KEEL_RETURN_IF_ERROR(TcpAddress::parse(other.address, &address));
+  SocketAddress address;
+  KEEL_RETURN_IF_ERROR(parse_address(other.address, &address));
   TcpDialog dialog;
   const Status connected = dialog.connect(address, silence_, limit);
   if (connected.code() == KEEL_UNAVAILABLE) return {KEEL_RANK_FAILED, connected.text()};
@@ -222,8 +222,8 @@ Status WireHub::ask_presence(uint32_t peer, uint64_t context, const Deadline& de
                              Presence* out_presence) {
   const HostRank& other = table_->ranks.at(peer);
   const Deadline limit = Deadline::after(std::min(kHandshakeNs, deadline.remaining_ns()));
-  TcpAddress address;
-  KEEL_RETURN_IF_ERROR(TcpAddress::parse(other.address, &address));
+  SocketAddress address;
+  KEEL_RETURN_IF_ERROR(parse_address(other.address, &address));
   TcpDialog dialog;
   const Status connected = dialog.connect(address, silence_, limit);
   if (connected.code() == KEEL_UNAVAILABLE || connected.code() == KEEL_RANK_FAILED) {

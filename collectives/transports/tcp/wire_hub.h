@@ -30,12 +30,12 @@ class HubWires;
 class WireHub : public std::enable_shared_from_this<WireHub> {
  public:
   // Listens at |bind|. Peers are asked to wait until set_table().
-  static Status open(const TcpAddress& bind, const HostSecret& secret, uint32_t rank,
+  static Status open(const SocketAddress& bind, const HostSecret& secret, uint32_t rank,
                      std::shared_ptr<WireHub>* out_hub);
   WireHub(HostSecret secret, uint32_t rank) : secret_(std::move(secret)), rank_(rank) {}
   ~WireHub();
 
-  const TcpAddress& address() const { return address_; }
+  const SocketAddress& address() const { return address_; }
   uint32_t rank() const { return rank_; }
   void set_table(std::shared_ptr<const HostTable> table);
   const HostTable& table() const { return *table_; }
@@ -94,7 +94,7 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
 
   const HostSecret secret_;
   const uint32_t rank_;
-  TcpAddress address_;
+  SocketAddress address_;
   uint32_t silence_ = 0;
   std::shared_ptr<HostListener> listener_;
   std::mutex mutex_;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/transports/ucx/ucx_control.h"
 
-#include <sys/socket.h>
-
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -61,9 +59,7 @@ void UcxControl::send(const Bytes& message) {
 
 void UcxControl::push() {
   while (!out_.empty() && end_.ok()) {
-    const ssize_t put =
-        ::send(socket_.get(), out_.data(), out_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (put < 0 && errno == EINTR) continue;
+    const ssize_t put = sockets::send(socket_.get(), out_.data(), out_.size(), MSG_DONTWAIT);
     if (put < 0) return;  // full, or broken, which move() finds
     out_.erase(out_.begin(), out_.begin() + put);
   }
@@ -74,8 +70,7 @@ Status UcxControl::move() {
   push();
   while (true) {
     std::array<uint8_t, 4096> part;
-    const ssize_t got = ::recv(socket_.get(), part.data(), part.size(), MSG_DONTWAIT);
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = sockets::receive(socket_.get(), part.data(), part.size(), MSG_DONTWAIT);
     if (got < 0 && errno == EAGAIN) break;
     if (got <= 0) {
       end_ = connection_failure(got == 0 ? 0 : errno);

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/socket.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ipc/socket.h"
 #include "collectives/bootstrap/host_bootstrap.h"
 #include "collectives/transports/wire_choice.h"
 
@@ -110,12 +110,7 @@ TEST(HostTableTest, RankWithAnotherWireIsNamed) {
 // ---- the connection beside the endpoint -----------------------------------------
 
 struct Pair {
-  Pair() {
-    int ends[2] = {-1, -1};
-    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
-    first = FileDescriptor(ends[0]);
-    second = FileDescriptor(ends[1]);
-  }
+  Pair() { EXPECT_EQ(sockets::open_pair(SOCK_STREAM | SOCK_NONBLOCK, &first, &second), 0); }
   FileDescriptor first;
   FileDescriptor second;
 };
@@ -135,7 +130,7 @@ TEST(UcxControlTest, GreetingAndFarewellArriveInParts) {
   }
   for (const uint8_t byte : bytes) {
     EXPECT_FALSE(control.farewell);
-    ASSERT_EQ(::send(pair.second.get(), &byte, 1, 0), 1);
+    ASSERT_TRUE(sockets::send_all(pair.second.get(), &byte, 1));
     ASSERT_TRUE(control.move().ok());
   }
   ASSERT_TRUE(control.greeting && control.is_connected && control.farewell);
@@ -159,8 +154,7 @@ TEST(UcxControlTest, MalformedMessagesAreRefused) {
     Pair pair;
     UcxControl control;
     control.attach(std::move(pair.first));
-    ASSERT_EQ(::send(pair.second.get(), bytes.data(), bytes.size(), 0),
-              static_cast<ssize_t>(bytes.size()));
+    ASSERT_TRUE(sockets::send_all(pair.second.get(), bytes.data(), bytes.size()));
     EXPECT_EQ(control.move().code(), KEEL_DATA_LOSS);
   }
 }
