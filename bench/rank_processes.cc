@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +17,8 @@
 #include <memory>
 #include <stdexcept>
 #include <thread>
+
+#include "base/ipc/poll.h"
 
 namespace keel::bench {
 
@@ -147,15 +148,13 @@ std::string RankProcesses::line_of(Child& child, Clock::time_point end) const {
   const int output = child.process.output().get();
   size_t length = 0;
   while ((length = child.text.find('\n')) == std::string::npos) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
-    pollfd waited = {output, POLLIN, 0};
     char block[256];
-    ssize_t got = 0;
-    if (left.count() <= 0 || poll(&waited, 1, static_cast<int>(left.count())) == 0 ||
-        (got = read(output, block, sizeof(block))) <= 0) {
-      throw std::runtime_error(fmt::format(
-          "process {} of {} with ranks of one communicator {}", &child - children_.data() + 1,
-          children_.size(), left.count() <= 0 ? "is not ready in time" : "has ended"));
+    const bool is_ready = poll_until(output, POLLIN, end) > 0;
+    const ssize_t got = is_ready ? read(output, block, sizeof(block)) : 0;
+    if (got <= 0) {
+      throw std::runtime_error(fmt::format("process {} of {} with ranks of one communicator {}",
+                                           &child - children_.data() + 1, children_.size(),
+                                           is_ready ? "has ended" : "is not ready in time"));
     }
     child.text.append(block, static_cast<size_t>(got));
   }

@@ -2,11 +2,7 @@
 #include "bench/torch_peer.h"
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +11,9 @@
 #include <string_view>
 #include <system_error>
 #include <vector>
+
+#include "base/ipc/poll.h"
+#include "base/ipc/socket.h"
 
 namespace keel::bench {
 
@@ -67,12 +66,10 @@ std::unique_ptr<TorchPeer> TorchPeer::start(const TorchOptions& options, std::st
 bool TorchPeer::begin(const std::string& interpreter, const TorchOptions& options,
                       std::string* out_why) {
   // A socket instead of pipes: a write to an ended process can be kept from killing this process.
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    throw std::system_error(errno, std::generic_category(), "socketpair");
+  FileDescriptor theirs;
+  if (const int error = sockets::open_pair(SOCK_STREAM, &socket_, &theirs)) {
+    throw std::system_error(error, std::generic_category(), "socketpair");
   }
-  socket_ = FileDescriptor(ends[0]);
-  const FileDescriptor theirs(ends[1]);
   ProcessOptions process;
   process.command = {interpreter};
   // Debian's PyTorch is used as installed (-I); another PyTorch may be in any folder of its user.
@@ -124,16 +121,9 @@ double TorchPeer::run(const std::string& operator_name, const std::string& shape
 }
 
 void TorchPeer::send(const std::string& line) {
-  std::string_view left = line;
-  while (!left.empty()) {
-    const ssize_t sent = ::send(socket_.get(), left.data(), left.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) {
-      answers_ = false;
-      throw std::system_error(errno, std::generic_category(), script_);
-    }
-    left.remove_prefix(static_cast<size_t>(sent));
-  }
+  if (sockets::send_all(socket_.get(), line.data(), line.size())) return;
+  answers_ = false;
+  throw std::system_error(errno, std::generic_category(), script_);
 }
 
 std::string TorchPeer::receive() {
@@ -145,17 +135,12 @@ std::string TorchPeer::receive() {
       received_.erase(0, end + 1);
       return line;
     }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    pollfd waited = {socket_.get(), POLLIN, 0};
-    const int ready = poll(&waited, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) {
+    if (poll_until(socket_.get(), POLLIN, deadline) <= 0) {
       answers_ = false;
       throw std::runtime_error(script_ + " does not answer");
     }
     char buffer[4096];
-    const ssize_t got = read(socket_.get(), buffer, sizeof(buffer));
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = sockets::receive(socket_.get(), buffer, sizeof(buffer));
     if (got <= 0) {
       answers_ = false;
       throw std::runtime_error(script_ + " has ended");

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/packets.h"
 
-#include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "base/ipc/socket.h"
 
 namespace keel::conformance {
 
@@ -60,15 +59,10 @@ bool is_sound(const Record& record) {
 void PacketWriter::send(uint64_t type, std::span<const std::byte> head,
                         std::span<const std::byte> bytes) {
   Head first = {token_, type};
-  iovec parts[3] = {{&first, sizeof(first)},
-                    {const_cast<std::byte*>(head.data()), head.size()},
-                    {const_cast<std::byte*>(bytes.data()), bytes.size()}};
-  msghdr message = {};
-  message.msg_iov = parts;
-  message.msg_iovlen = 3;
-  while (sendmsg(socket_, &message, MSG_NOSIGNAL) < 0) {
-    if (errno != EINTR) _exit(3);  // the runner has exited
-  }
+  const iovec parts[3] = {{&first, sizeof(first)},
+                          {const_cast<std::byte*>(head.data()), head.size()},
+                          {const_cast<std::byte*>(bytes.data()), bytes.size()}};
+  if (sockets::send(socket_, parts) < 0) _exit(3);  // the runner has exited
 }
 
 void PacketWriter::flush() {

@@ -3,10 +3,10 @@
 #include "conformance/packets.h"
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <thread>
+
+#include "base/ipc/socket.h"
 
 namespace keel::conformance {
 namespace {
@@ -15,31 +15,26 @@ constexpr uint64_t kToken = 0x1234'5678'9abc'def0;
 
 class Packets : public testing::Test {
  protected:
-  void SetUp() override {
-    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends_), 0);
-  }
-  void TearDown() override {
-    close(ends_[0]);
-    close(ends_[1]);
-  }
+  void SetUp() override { ASSERT_EQ(sockets::open_pair(SOCK_SEQPACKET, &reads_, &writes_), 0); }
   // Reads until |count| messages have arrived.
   std::vector<PacketReader::Message> read(size_t count) {
     std::vector<PacketReader::Message> messages;
     std::vector<std::byte> packet(kPacketBytes);
     while (messages.size() < count) {
-      const ssize_t size = recv(ends_[0], packet.data(), packet.size(), 0);
+      const ssize_t size = sockets::receive(reads_.get(), packet.data(), packet.size());
       if (size <= 0) break;
       reader_.take(std::span(packet).first(static_cast<size_t>(size)), &messages);
     }
     return messages;
   }
 
-  int ends_[2] = {-1, -1};
+  FileDescriptor reads_;
+  FileDescriptor writes_;
   PacketReader reader_{kToken};
 };
 
 TEST_F(Packets, MessagesComeInTheirOrder) {
-  PacketWriter writer(ends_[1], kToken);
+  PacketWriter writer(writes_.get(), kToken);
   const std::vector<std::byte> small(3, std::byte{7});
   writer.write("one");
   writer.write(ObservationKind::kBytes, 12, small);
@@ -62,7 +57,7 @@ TEST_F(Packets, LargeObservationsComeWhole) {
   std::vector<std::byte> large(5 * kPacketBytes + 17);
   for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<std::byte>(i * 31 >> 3);
   std::thread worker([&] {
-    PacketWriter writer(ends_[1], kToken);
+    PacketWriter writer(writes_.get(), kToken);
     writer.write(ObservationKind::kTime, 1, std::span(large).first(8));
     writer.write(ObservationKind::kBytes, 2, large);
     writer.write("end");
@@ -75,10 +70,10 @@ TEST_F(Packets, LargeObservationsComeWhole) {
 }
 
 TEST_F(Packets, WhatHasAnotherTokenIsPassedOver) {
-  PacketWriter forger(ends_[1], kToken + 1);
-  PacketWriter writer(ends_[1], kToken);
+  PacketWriter forger(writes_.get(), kToken + 1);
+  PacketWriter writer(writes_.get(), kToken);
   const std::string line = "{\"type\": \"done\"}\n";
-  ASSERT_EQ(write(ends_[1], line.data(), line.size()), static_cast<ssize_t>(line.size()));
+  ASSERT_EQ(write(writes_.get(), line.data(), line.size()), static_cast<ssize_t>(line.size()));
   forger.write("forged");
   forger.write(ObservationKind::kBytes, 2, std::as_bytes(std::span(line)));
   forger.write("forged");

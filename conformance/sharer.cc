@@ -4,10 +4,8 @@
 #include <dlfcn.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
 #include <deque>
 #include <iostream>
@@ -15,6 +13,7 @@
 #include <thread>
 #include <type_traits>
 
+#include "base/ipc/socket.h"
 #include "conformance/table_calls.h"
 
 namespace keel::conformance {
@@ -145,57 +144,26 @@ class Sharer {
   std::byte* at_ = nullptr;
 };
 
-// Space for one descriptor in a message.
-union Control {
-  cmsghdr header;
-  char bytes[CMSG_SPACE(sizeof(int))];
-};
-
 }  // namespace
 
 bool send_message(int socket, const SharerMessage& message, std::span<const std::byte> payload) {
-  iovec parts[] = {{const_cast<SharerMessage*>(&message), sizeof(message)},
-                   {const_cast<std::byte*>(payload.data()), payload.size()}};
-  msghdr whole = {};
-  whole.msg_iov = parts;
-  whole.msg_iovlen = 2;
-  Control control = {};
-  if (message.exported.fd >= 0) {
-    whole.msg_control = control.bytes;
-    whole.msg_controllen = sizeof(control.bytes);
-    cmsghdr* const header = CMSG_FIRSTHDR(&whole);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &message.exported.fd, sizeof(int));
-  }
-  ssize_t sent = -1;
-  do {
-    sent = sendmsg(socket, &whole, MSG_NOSIGNAL);
-  } while (sent < 0 && errno == EINTR);
-  return sent == static_cast<ssize_t>(sizeof(message) + payload.size());
+  const iovec parts[] = {{const_cast<SharerMessage*>(&message), sizeof(message)},
+                         {const_cast<std::byte*>(payload.data()), payload.size()}};
+  const int& fd = message.exported.fd;
+  return sockets::send_packet(socket, parts, {&fd, fd >= 0 ? size_t{1} : 0}) ==
+         static_cast<ssize_t>(sizeof(message) + payload.size());
 }
 
 bool receive_message(int socket, SharerMessage* out_message, std::vector<std::byte>* out_payload) {
   out_payload->resize(kSharerPayload);
-  iovec parts[] = {{out_message, sizeof(*out_message)}, {out_payload->data(), out_payload->size()}};
-  msghdr whole = {};
-  whole.msg_iov = parts;
-  whole.msg_iovlen = 2;
-  Control control = {};
-  whole.msg_control = control.bytes;
-  whole.msg_controllen = sizeof(control.bytes);
-  ssize_t got = -1;
-  do {
-    got = recvmsg(socket, &whole, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
+  const iovec parts[] = {{out_message, sizeof(*out_message)},
+                         {out_payload->data(), out_payload->size()}};
+  std::vector<FileDescriptor> descriptors;
+  int flags = 0;
+  const ssize_t got = sockets::receive_packet(socket, parts, &descriptors, &flags);
   if (got < static_cast<ssize_t>(sizeof(*out_message))) return false;
   out_payload->resize(static_cast<size_t>(got) - sizeof(*out_message));
-  out_message->exported.fd = -1;
-  const cmsghdr* const header = CMSG_FIRSTHDR(&whole);
-  if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {
-    std::memcpy(&out_message->exported.fd, CMSG_DATA(header), sizeof(int));
-  }
+  out_message->exported.fd = descriptors.empty() ? -1 : descriptors[0].release();
   return true;
 }
 

@@ -2,16 +2,15 @@
 #include "conformance/sharer_process.h"
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <span>
 #include <string>
 
+#include "base/ipc/poll.h"
+#include "base/ipc/socket.h"
 #include "conformance/protocol.h"
 
 namespace keel::conformance {
@@ -27,10 +26,8 @@ void check_answer(const SharerMessage& answer, const std::string& what, const Wh
 
 SharerProcess::SharerProcess(int64_t wait_ns, const Where& where) : wait_ns_(wait_ns) {
   if (judging()) return;
-  int ends[2];
-  check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0, "socketpair", where);
-  socket_ = FileDescriptor(ends[0]);
-  const FileDescriptor theirs(ends[1]);
+  FileDescriptor theirs;
+  check(sockets::open_pair(SOCK_SEQPACKET, &socket_, &theirs) == 0, "socketpair", where);
   ProcessOptions options;
   options.program = "/proc/self/exe";
   options.command = {"keel", kSharerCommand};
@@ -71,12 +68,9 @@ SharerMessage SharerProcess::ask(const SharerMessage& request, std::vector<std::
 void SharerProcess::exchange(const SharerMessage& request, SharerMessage* out_answer,
                              std::vector<std::byte>* payload, const Where& where) const {
   check(send_message(socket_.get(), request, *payload), "the other process has ended", where);
-  pollfd waited = {socket_.get(), POLLIN, 0};
-  int ready = -1;
-  do {
-    ready = poll(&waited, 1, static_cast<int>(wait_ns_ / 1'000'000));
-  } while (ready < 0 && errno == EINTR);
-  check(ready == 1, "the other process does not answer", where);
+  const auto deadline = Process::Clock::now() + std::chrono::nanoseconds(wait_ns_);
+  check(poll_until(socket_.get(), POLLIN, deadline) == 1, "the other process does not answer",
+        where);
   check(receive_message(socket_.get(), out_answer, payload), "the other process has ended", where);
 }
 

@@ -3,9 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -16,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/ipc/poll.h"
+#include "base/ipc/socket.h"
 #include "core/validation/call_notes.h"
 
 namespace keel::conformance {
@@ -55,12 +55,10 @@ WorkerProcess::WorkerProcess(const WorkerRequest& request)
     : reader_(request.token), packet_(kPacketBytes) {
   const FileDescriptor input = make_input(to_text(request));
   // A packet socket: whatever a plugin writes to the socket cannot corrupt other packets.
-  int answers[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, answers) != 0) {
-    fail(errno, "socketpair");
+  FileDescriptor their_answers;
+  if (const int error = sockets::open_pair(SOCK_SEQPACKET, &answers_, &their_answers)) {
+    fail(error, "socketpair");
   }
-  answers_ = FileDescriptor(answers[0]);
-  const FileDescriptor their_answers(answers[1]);
   ProcessOptions options;
   options.program = "/proc/self/exe";
   options.command = {"keel", kWorkerCommand};
@@ -128,7 +126,8 @@ bool WorkerProcess::take_answer(WorkerAnswer* out_answer) {
 
 // Receives one packet; returns false if there is none.
 bool WorkerProcess::receive() {
-  const ssize_t count = recv(answers_.get(), packet_.data(), packet_.size(), MSG_DONTWAIT);
+  const ssize_t count =
+      sockets::receive(answers_.get(), packet_.data(), packet_.size(), MSG_DONTWAIT);
   if (count <= 0) return false;
   reader_.take(std::span(packet_).first(static_cast<size_t>(count)), &messages_);
   return true;
@@ -137,11 +136,9 @@ bool WorkerProcess::receive() {
 WorkerProcess::Read WorkerProcess::read(Clock::time_point deadline, WorkerAnswer* out_answer) {
   while (true) {
     if (take_answer(out_answer)) return Read::kAnswer;
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left < 0) return Read::kTimedOut;
+    if (Clock::now() > deadline) return Read::kTimedOut;
     pollfd waited[2] = {{answers_.get(), POLLIN, 0}, {process_.output().get(), POLLIN, 0}};
-    if (poll(waited, 2, static_cast<int>(left) + 1) < 0 && errno != EINTR) return Read::kClosed;
+    if (poll_until(waited, deadline) < 0) return Read::kClosed;
     if ((waited[1].revents & POLLIN) != 0) gather_printed();
     if ((waited[0].revents & POLLIN) != 0) {
       // The end of the stream reads like a packet of 0 bytes.
@@ -159,7 +156,8 @@ std::string WorkerProcess::finish() {
   // A worker that has closed its end is crashing or exiting, and gets one second for its exit
   // status. Then the worker and all processes of its group are killed.
   pollfd closed = {answers_.get(), POLLIN, 0};
-  const bool ending = poll(&closed, 1, 0) == 1 && (closed.revents & POLLHUP) != 0;
+  const bool ending =
+      poll_until({&closed, 1}, Clock::now()) == 1 && (closed.revents & POLLHUP) != 0;
   for (int i = 0; ending && i < 1000 && !process_.has_ended(); ++i) usleep(1000);
   const ProcessEnd end = process_.kill_and_wait();
   gather_printed();

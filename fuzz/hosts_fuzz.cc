@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes what other hosts send: handshakes, tables, notices, ids, and frames of a wire.
 #include <fcntl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 
+#include "base/ipc/socket.h"
 #include "collectives/bootstrap/handshake.h"
 #include "collectives/bootstrap/host_messages.h"
 #include "collectives/bootstrap/message_codec.h"
@@ -84,11 +85,11 @@ void shake_hands(keel::ByteView bytes) {
 
 // The bytes as they arrive on a wire, with receives posted.
 void receive_frames(keel::ByteView bytes) {
-  std::array<int, 2> ends = {};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0) return;
-  const keel::FileDescriptor other(ends[1]);
+  keel::FileDescriptor own;
+  keel::FileDescriptor other;
+  if (keel::sockets::open_pair(SOCK_STREAM | SOCK_NONBLOCK, &own, &other) != 0) return;
   keel::TcpLane lane(1, 0, 1);
-  lane.attach(keel::FileDescriptor(ends[0]));
+  lane.attach(std::move(own));
   const size_t taken = std::min<size_t>(bytes.size(), 60000);
   if (write(other.get(), bytes.data(), taken) < 0) return;
   shutdown(other.get(), SHUT_WR);
@@ -112,11 +113,11 @@ void receive_frames(keel::ByteView bytes) {
 
 // The bytes as they arrive beside a UCX endpoint.
 void receive_control(keel::ByteView bytes) {
-  std::array<int, 2> ends = {};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0) return;
-  const keel::FileDescriptor other(ends[1]);
+  keel::FileDescriptor own;
+  keel::FileDescriptor other;
+  if (keel::sockets::open_pair(SOCK_STREAM | SOCK_NONBLOCK, &own, &other) != 0) return;
   keel::UcxControl control;
-  control.attach(keel::FileDescriptor(ends[0]));
+  control.attach(std::move(own));
   const size_t taken = std::min<size_t>(bytes.size(), 60000);
   if (write(other.get(), bytes.data(), taken) < 0) return;
   shutdown(other.get(), SHUT_WR);

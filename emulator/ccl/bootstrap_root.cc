@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/ccl/bootstrap_root.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <exception>
 #include <keel/thread_start.hpp>
 #include <map>
 #include <memory>
-#include <new>
 #include <thread>
 #include <utility>
 
@@ -22,7 +19,7 @@ namespace {
 // The connection of a remote rank; this process represents the rank in the clique.
 class Visit : public std::enable_shared_from_this<Visit> {
  public:
-  explicit Visit(int socket) : link_(std::make_shared<Link>(socket)) {}
+  explicit Visit(FileDescriptor socket) : link_(std::make_shared<Link>(std::move(socket))) {}
 
   // Serves the connection until the other end closes.
   void run() {
@@ -110,12 +107,13 @@ class Visit : public std::enable_shared_from_this<Visit> {
 };
 
 // Accepts connections, each on its own detached thread, until the process ends.
-void admit_all(int listening) {
+void admit_all(const FileDescriptor& listening) {
   while (true) {
-    const int socket = Link::accept_from(listening);
-    if (socket < 0) continue;
+    FileDescriptor socket = Link::accept_from(listening.get());
+    if (!socket) continue;
     try {
-      kit::start_thread<std::thread>("keel-emu-visit", [visit = std::make_shared<Visit>(socket)] {
+      auto visit = std::make_shared<Visit>(std::move(socket));
+      kit::start_thread<std::thread>("keel-emu-visit", [visit = std::move(visit)] {
         visit->run();
       }).detach();
     } catch (const std::exception&) {  // no thread, or no memory: the peer is disconnected
@@ -127,16 +125,11 @@ void admit_all(int listening) {
 
 Status open_bootstrap_root() {
   static const bool is_open = [] {
-    const int listening = Link::listen_at(own_root_address());
-    if (listening < 0) return false;
-    try {
-      kit::start_thread<std::thread>("keel-emu-hub", [listening] {
-        admit_all(listening);
-      }).detach();
-    } catch (const std::bad_alloc&) {
-      close(listening);  // the next try listens again
-      throw;
-    }
+    FileDescriptor listening = Link::listen_at(own_root_address());
+    if (!listening) return false;
+    kit::start_thread<std::thread>("keel-emu-hub", [listening = std::move(listening)] {
+      admit_all(listening);
+    }).detach();
     return true;
   }();
   return is_open ? Status() : Status(Code::kUnavailable, "no other process can be let in");

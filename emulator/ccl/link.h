@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/ipc/file_descriptor.h"
 #include "emulator/ccl/call.h"
 #include "emulator/ccl/clique.h"
 #include "emulator/status.h"
@@ -49,15 +50,14 @@ struct Message {
 // time calls.
 class Link {
  public:
-  // Return a socket, or -1. Processes of a different user are refused. |root_address|: the socket's
-  // address.
-  static int connect_to(const std::string& root_address);
-  static int listen_at(const std::string& root_address);
-  // Accepts a connection of |listening|. Returns a socket, or -1.
-  static int accept_from(int listening);
+  // Return a socket, or none. Processes of a different user are refused. |root_address|: the
+  // socket's name.
+  static FileDescriptor connect_to(const std::string& root_address);
+  static FileDescriptor listen_at(const std::string& root_address);
+  // Accepts a connection of |listening|. Returns a socket, or none.
+  static FileDescriptor accept_from(int listening);
 
-  // Owns |socket|.
-  explicit Link(int socket);
+  explicit Link(FileDescriptor socket);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -73,7 +73,7 @@ class Link {
  private:
   void write();
 
-  const int socket_;
+  const FileDescriptor socket_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Message> outgoing_;

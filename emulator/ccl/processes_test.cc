@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks in several processes: rank 0 and the bootstrap root in this process, the other ranks in
 // workers.
-#include <sys/socket.h>
 
 #include <cstring>
 
+#include "base/ipc/socket.h"
 #include "collectives/bootstrap/testing/child_process.h"
 #include "emulator/ccl/bootstrap_root.h"
 #include "emulator/ccl/communicator.h"
@@ -261,11 +261,10 @@ TEST_F(CclProcessesTest, WhoeverGivesUpWaitingEndsIt) {
 
 TEST_F(CclProcessesTest, StrangersHarmNothing) {
   for (const size_t bytes : {0, 3, 16, 200, 1000}) {
-    const int socket = Link::connect_to(own_root_address());
-    ASSERT_GE(socket, 0);
+    const FileDescriptor socket = Link::connect_to(own_root_address());
+    ASSERT_TRUE(socket);
     const std::vector<char> rubbish(bytes, 'x');
-    EXPECT_EQ(::send(socket, rubbish.data(), bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
-    close(socket);
+    EXPECT_TRUE(sockets::send_all(socket.get(), rubbish.data(), bytes));
   }
   Link link(Link::connect_to(own_root_address()));
   link.send(Frame{.kind = MessageKind::kHello, .rank = 5, .world = 2, .id = Clique::make_id()});

@@ -39,13 +39,13 @@ void complete(const Membership& self) {
 Status RemoteRank::create(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
                           uint32_t world, Time deadline,
                           std::shared_ptr<RankEndpoint>* out_endpoint) {
-  const int socket = Link::connect_to(address_of_root(id));
-  if (socket < 0) {
+  FileDescriptor socket = Link::connect_to(address_of_root(id));
+  if (!socket) {
     return {Code::kInvalidArgument,
             "the unique id is none of this process, and the one that made it lets nobody in"};
   }
   const std::shared_ptr<RemoteRank> endpoint(
-      new RemoteRank(socket, std::move(device), rank, world));
+      new RemoteRank(std::move(socket), std::move(device), rank, world));
   std::multimap<UniqueId, RemoteRank*>::iterator entry;
   {
     const std::lock_guard lock(waiting().mutex);

@@ -40,8 +40,8 @@ class RemoteRank : public RankEndpoint {
   Status error() const override;
 
  private:
-  RemoteRank(int socket, std::shared_ptr<Device> device, uint32_t rank, uint32_t world)
-      : device_(std::move(device)), rank_(rank), world_(world), link_(socket) {}
+  RemoteRank(FileDescriptor socket, std::shared_ptr<Device> device, uint32_t rank, uint32_t world)
+      : device_(std::move(device)), rank_(rank), world_(world), link_(std::move(socket)) {}
   Status await_welcome(Time deadline);
   // Receives the remote process's messages, on a separate thread.
   void listen();
