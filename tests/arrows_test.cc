@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
@@ -236,33 +237,93 @@ TEST(ArrowsTest, AForbiddenIncludeIsCaught) {
   EXPECT_EQ(objection("ops/dispatch.cc", "core/stream.h"), "");
 }
 
+// Calls |visit|(file, line) for each line of the project's sources and headers.
+template <typename Visit>
+void for_each_line(const Visit& visit) {
+  for (const std::string& folder : top_folders()) {
+    const fs::path root = fs::path(KEEL_SOURCE_DIR) / folder;
+    if (!fs::exists(root)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(root)) {
+      const std::string kind = entry.path().extension();
+      if (kind != ".h" && kind != ".hpp" && kind != ".cc" && kind != ".c") continue;
+      const std::string file = fs::relative(entry.path(), KEEL_SOURCE_DIR);
+      std::ifstream text(entry.path());
+      for (std::string line; std::getline(text, line);) visit(file, line);
+    }
+  }
+}
+
+bool is_test(const std::string& file) {
+  return file.find("_test") != std::string::npos || file.find("/testing/") != std::string::npos;
+}
+
 // Two members of one key, a byte-order mark and bytes behind a NUL are taken by the library's own
 // parser: two readers see two contents.
 TEST(ArrowsTest, JsonIsParsedInOnePlace) {
   static const std::regex calls(
       R"(\b(json|Json|ordered_json)::(parse|accept|sax_parse|from_\w+)\s*\()");
   int seen = 0;
-  for (const std::string& folder : top_folders()) {
-    const fs::path root = fs::path(KEEL_SOURCE_DIR) / folder;
-    if (!fs::exists(root)) continue;
-    for (const auto& entry : fs::recursive_directory_iterator(root)) {
-      const std::string kind = entry.path().extension();
-      if (kind != ".h" && kind != ".hpp" && kind != ".cc") continue;
-      const std::string file = fs::relative(entry.path(), KEEL_SOURCE_DIR);
-      if (file.find("_test") != std::string::npos || file.find("/testing/") != std::string::npos) {
-        continue;
-      }
-      std::ifstream text(entry.path());
-      for (std::string line; std::getline(text, line);) {
-        // Most lines need no regular expression, which takes a hundred times as long.
-        if (line.find("son::") == std::string::npos || !std::regex_search(line, calls)) continue;
-        ++seen;
-        EXPECT_EQ(file, "base/strict_json.cc") << line << "\nparse_json() of base/strict_json.h is "
-                                               << "the parser of all that Keel reads";
-      }
-    }
-  }
+  for_each_line([&](const std::string& file, const std::string& line) {
+    // Most lines need no regular expression, which takes a hundred times as long.
+    if (line.find("son::") == std::string::npos || is_test(file)) return;
+    if (!std::regex_search(line, calls)) return;
+    ++seen;
+    EXPECT_EQ(file, "base/strict_json.cc") << line << "\nparse_json() of base/strict_json.h is "
+                                           << "the parser of all that Keel reads";
+  });
   EXPECT_NE(seen, 0) << "the scan does not see the parser";
+}
+
+// Whether |line| declares or calls sockets of the system.
+bool uses_system_sockets(const std::string& line) {
+  static const std::regex pattern(
+      R"(#\s*include <(sys/socket|sys/un|netdb|arpa/inet|ifaddrs|net/if)\.h>)"
+      R"(|(^|[^\w.>:])(::)?(socketpair|accept4|(send|recv)m?msg|(get|set)sockopt|getaddrinfo|)"
+      R"(get(sock|peer)name|inet_[pn]to[pn])\()"
+      R"(|[^\w>]::(socket|bind|listen|accept|connect|send|recv)\()");
+  // Every match has one of these pieces, and most lines have none: a search takes a hundredth.
+  static const char* const kPieces[] = {"sock",       "sys/un",   "netdb",     "inet",
+                                        "ifaddrs",    "net/if",   "accept4(",  "msg(",
+                                        "addrinfo",   "peername", "::listen(", "::accept(",
+                                        "::connect(", "::bind(",  "::send(",   "::recv("};
+  if (std::none_of(std::begin(kPieces), std::end(kPieces),
+                   [&](const char* piece) { return line.find(piece) != std::string::npos; })) {
+    return false;
+  }
+  return std::regex_search(line, pattern);
+}
+
+// Interrupted calls, SIGPIPE, close-on-exec and descriptors in flight are handled in base/ipc.
+TEST(ArrowsTest, SocketsAreCalledInOnePlace) {
+  const std::map<std::string, std::string> exceptions = {
+      {"collectives/bootstrap/launcher_environment_test.cc", "a socket that a process inherits"},
+      {"collectives/bootstrap/unix_socket_test.cc", "replaces recvmsg"},
+      {"collectives/transports/ucx/ucx_api.h", "sockaddr, in structures of UCX"},
+      {"conformance/faulty/forger.cc", "a plugin, which sees the vendor side alone"}};
+  int seen = 0;
+  for_each_line([&](const std::string& file, const std::string& line) {
+    if (!uses_system_sockets(line)) return;
+    const bool is_layer = folder_of(file) == "base/ipc";
+    if (is_layer) ++seen;
+    EXPECT_TRUE(is_layer || exceptions.count(file) != 0)
+        << file << ": " << line << "\nsockets are those of base/ipc/socket.h";
+  });
+  EXPECT_GT(seen, 10) << "the scan does not see the calls";
+}
+
+TEST(ArrowsTest, SystemSocketIsCaught) {
+  for (const char* line :
+       {"#include <netdb.h>", "  if (socketpair(AF_UNIX, type, 0, ends) != 0) return;",
+        "  const int made = ::socket(AF_INET, SOCK_STREAM, 0);",
+        "  got = recvmsg(fd, &message, 0);",
+        "  return ::setsockopt(fd, level, option, &on, sizeof(on));"}) {
+    EXPECT_TRUE(uses_system_sockets(line)) << line;
+  }
+  for (const char* line :
+       {"#include <poll.h>", "  sockets::listen(address, type, &socket);", "void Link::send(int) {",
+        "  channel->send(message);", "  keel::sockets::get_option(fd, a, b, &value);"}) {
+    EXPECT_FALSE(uses_system_sockets(line)) << line;
+  }
 }
 
 }  // namespace
