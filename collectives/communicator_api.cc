@@ -169,9 +169,9 @@ Status find_islands(const std::vector<Ref<Communicator>>& ranks) {
   return status;
 }
 
-// Joins a job that may span hosts, by |id| or through a launcher at |meeting|.
+// Joins a job that may span hosts, by |id| or through a launcher at |rendezvous|.
 Status join_hosts(const Ref<keel::Device>& device, const keel_unique_id& id,
-                  const keel::HostMeeting* meeting, uint32_t rank, uint32_t world,
+                  const keel::HostRendezvous* rendezvous, uint32_t rank, uint32_t world,
                   const keel::CommunicatorOptions& options, keel_comm* out_comm) {
   const Deadline deadline = keel::insiders::deadline(options.timeout_ns);
   keel::PeerInfo self = introduce(*device, rank, options);
@@ -180,7 +180,7 @@ Status join_hosts(const Ref<keel::Device>& device, const keel_unique_id& id,
       fmt::format("rank {} of {}, ", rank, world)));
   std::unique_ptr<keel::HostGroup> hosts;
   KEEL_RETURN_IF_ERROR(
-      keel::enter_hosts(id, meeting, self, world, options.agreement(), deadline, &hosts));
+      keel::enter_hosts(id, rendezvous, self, world, options.agreement(), deadline, &hosts));
   Ref<Communicator> communicator;
   KEEL_RETURN_IF_ERROR(
       Communicator::enter_hosts(std::move(hosts), device, options, deadline, &communicator));
@@ -318,14 +318,14 @@ keel_status keel_comm_init_env(keel_device device, const keel_comm_options* opti
     std::string name;
     KEEL_RETURN_IF_ERROR(keel::read_launcher(&launch, &name));
     const keel::HostSpan span("keel_comm_init_env");
-    keel::HostMeeting meeting = {{}, name};
-    Status joined = keel::read_host_server(launch, &meeting.address);
+    keel::HostRendezvous rendezvous = {{}, name};
+    Status joined = keel::read_host_server(launch, &rendezvous.address);
     if (joined.ok()) {
       keel_unique_id id = {};
       const bool serves = launch.rank == 0;
-      if (serves) joined = keel::serve_hosts_at(meeting.address, name, &id);
+      if (serves) joined = keel::serve_hosts_at(rendezvous.address, name, &id);
       if (joined.ok()) {
-        joined = join_hosts(found, id, serves ? nullptr : &meeting, launch.rank, launch.world,
+        joined = join_hosts(found, id, serves ? nullptr : &rendezvous, launch.rank, launch.world,
                             wanted, out_comm);
       }
     } else if (joined.code() == KEEL_NOT_FOUND) {  // all ranks are on this host

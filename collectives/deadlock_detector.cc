@@ -14,12 +14,12 @@ constexpr uint32_t kNobody = UINT32_MAX;
 constexpr size_t kMostLookedAt = 64;
 constexpr uint32_t kMostDescribed = 8;
 
-std::string describe_messages(const PointToPointProgress& standing, uint32_t messages) {
-  const bool sends = standing.sends.load(std::memory_order_relaxed) != 0;
+std::string describe_messages(const PointToPointProgress& progress, uint32_t messages) {
+  const bool sends = progress.sends.load(std::memory_order_relaxed) != 0;
   const std::string first =
-      fmt::format("{} {} {} rank {}", standing.count.load(std::memory_order_relaxed),
-                  element_name(standing.dtype.load(std::memory_order_relaxed)),
-                  sends ? "to" : "from", standing.peer.load(std::memory_order_relaxed));
+      fmt::format("{} {} {} rank {}", progress.count.load(std::memory_order_relaxed),
+                  element_name(progress.dtype.load(std::memory_order_relaxed)),
+                  sends ? "to" : "from", progress.peer.load(std::memory_order_relaxed));
   if (messages == 1) return fmt::format("{}({})", sends ? "send" : "recv", first);
   return fmt::format("send_recv({} messages, the first of {})", messages, first);
 }
@@ -29,9 +29,9 @@ std::string describe_progress(ControlSegment& segment, uint32_t rank, uint64_t s
   if (segment.has_published(rank, sequence)) {
     return describe(segment.post(rank, sequence).fingerprint);
   }
-  const PointToPointProgress& standing = segment.standing(rank);
-  const uint32_t messages = standing.messages.load(std::memory_order_acquire);
-  if (messages != 0) return describe_messages(standing, messages);
+  const PointToPointProgress& progress = segment.progress(rank);
+  const uint32_t messages = progress.messages.load(std::memory_order_acquire);
+  if (messages != 0) return describe_messages(progress, messages);
   Fingerprint held;
   if (segment.is_held(rank, &held)) {
     return describe(held) + ", called behind work that its stream is not done with";
@@ -45,14 +45,14 @@ std::string describe_progress(ControlSegment& segment, uint32_t rank, uint64_t s
 }  // namespace
 
 void end_messages(ControlSegment& segment, uint32_t rank) {
-  PointToPointProgress& standing = segment.standing(rank);
-  if (standing.messages.load(std::memory_order_relaxed) == 0) return;
-  standing.messages.store(0, std::memory_order_release);
-  standing.version.fetch_add(2, std::memory_order_release);
+  PointToPointProgress& progress = segment.progress(rank);
+  if (progress.messages.load(std::memory_order_relaxed) == 0) return;
+  progress.messages.store(0, std::memory_order_release);
+  progress.version.fetch_add(2, std::memory_order_release);
 }
 
 bool DeadlockDetector::is_at_messages(uint32_t rank) const {
-  return segment_.standing(rank).messages.load(std::memory_order_acquire) != 0;
+  return segment_.progress(rank).messages.load(std::memory_order_acquire) != 0;
 }
 
 bool DeadlockDetector::waits_for(uint32_t rank, uint32_t other) const {
@@ -60,7 +60,7 @@ bool DeadlockDetector::waits_for(uint32_t rank, uint32_t other) const {
   if (!is_at_messages(rank)) return false;
   // A rank without messages so far has begun none with |rank|: the pages of its counters need not
   // exist.
-  const bool is_new = segment_.standing(other).version.load(std::memory_order_acquire) == 0;
+  const bool is_new = segment_.progress(other).version.load(std::memory_order_acquire) == 0;
   const ProgressCounters& own = segment_.counters(rank, other);
   const uint64_t sent = own.awaited_sends.load(std::memory_order_acquire);
   const uint64_t received = own.receives.load(std::memory_order_acquire);
@@ -73,15 +73,15 @@ bool DeadlockDetector::waits_for(uint32_t rank, uint32_t other) const {
 bool DeadlockDetector::is_certain(const std::vector<uint32_t>& circle) const {
   std::vector<uint64_t> versions;
   for (const uint32_t rank : circle) {
-    versions.push_back(segment_.standing(rank).version.load(std::memory_order_acquire));
+    versions.push_back(segment_.progress(rank).version.load(std::memory_order_acquire));
     if (versions.back() % 2 != 0) return false;
   }
   for (size_t i = 0; i < circle.size(); ++i) {
     if (!waits_for(circle[i], circle[(i + 1) % circle.size()])) return false;
   }
   for (size_t i = 0; i < circle.size(); ++i) {
-    const PointToPointProgress& standing = segment_.standing(circle[i]);
-    if (standing.version.load(std::memory_order_acquire) != versions[i]) return false;
+    const PointToPointProgress& progress = segment_.progress(circle[i]);
+    if (progress.version.load(std::memory_order_acquire) != versions[i]) return false;
   }
   return true;
 }
@@ -158,9 +158,9 @@ std::string describe_progress_of_all(Team& team, uint64_t sequence) {
       text += fmt::format(", and {} more", team.world() - rank);
       break;
     }
-    const std::string standing = describe_progress(team.segment(), rank, sequence);
+    const std::string progress = describe_progress(team.segment(), rank, sequence);
     text += fmt::format("{}rank {} {}at {}", rank == 0 ? "" : ", ", team.number(rank),
-                        rank == 0 ? "is " : "", standing.empty() ? "nothing" : standing);
+                        rank == 0 ? "is " : "", progress.empty() ? "nothing" : progress);
   }
   return text;
 }

@@ -75,9 +75,9 @@ template <typename Sent, typename Received>
 void begin_messages(ControlSegment& segment, uint32_t rank, const std::vector<Transfer>& transfers,
                     const Sent& sent, const Received& received) {
   if (transfers.empty()) return;
-  PointToPointProgress& standing = segment.standing(rank);
-  const uint64_t version = standing.version.load(std::memory_order_relaxed);
-  standing.version.store(version + 1, std::memory_order_relaxed);
+  PointToPointProgress& progress = segment.progress(rank);
+  const uint64_t version = progress.version.load(std::memory_order_relaxed);
+  progress.version.store(version + 1, std::memory_order_relaxed);
   // A reader of these stores sees the odd version, or the next.
   for (const Transfer& transfer : transfers) {
     ProgressCounters& counters = segment.counters(rank, transfer.peer);
@@ -85,12 +85,12 @@ void begin_messages(ControlSegment& segment, uint32_t rank, const std::vector<Tr
     counters.receives.store(received(transfer.peer), std::memory_order_release);
   }
   const Transfer& first = transfers.front();
-  standing.sends.store(first.sends ? 1 : 0, std::memory_order_relaxed);
-  standing.peer.store(first.peer, std::memory_order_relaxed);
-  standing.dtype.store(first.dtype, std::memory_order_relaxed);
-  standing.count.store(first.count, std::memory_order_relaxed);
-  standing.messages.store(static_cast<uint32_t>(transfers.size()), std::memory_order_release);
-  standing.version.store(version + 2, std::memory_order_release);
+  progress.sends.store(first.sends ? 1 : 0, std::memory_order_relaxed);
+  progress.peer.store(first.peer, std::memory_order_relaxed);
+  progress.dtype.store(first.dtype, std::memory_order_relaxed);
+  progress.count.store(first.count, std::memory_order_relaxed);
+  progress.messages.store(static_cast<uint32_t>(transfers.size()), std::memory_order_release);
+  progress.version.store(version + 2, std::memory_order_release);
 }
 
 }  // namespace keel

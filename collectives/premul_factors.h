@@ -13,7 +13,7 @@
 namespace keel {
 
 // The reductions with a factor of one communicator. The number of a removed reduction is not given
-// out again before 8192 others of its place, so that a stale number is refused and not taken for
+// out again before 8192 others of its index, so that a stale number is refused and not taken for
 // another factor. Not thread-safe.
 class PremulFactors {
  public:
@@ -24,56 +24,56 @@ class PremulFactors {
 
   // KEEL_OUT_OF_RANGE with kMost reductions.
   Status add(double factor, keel_reduction* out_reduction) {
-    uint32_t place = 0;
+    uint32_t index = 0;
     if (!free_.empty()) {
-      place = free_.back();
+      index = free_.back();
       free_.pop_back();
-    } else if (places_.size() < kMost) {
-      free_.reserve(places_.size() + 1);  // remove() does not fail
-      place = static_cast<uint32_t>(places_.size());
-      places_.push_back({});
+    } else if (entries_.size() < kMost) {
+      free_.reserve(entries_.size() + 1);  // remove() does not fail
+      index = static_cast<uint32_t>(entries_.size());
+      entries_.push_back({});
     } else {
       return failure(KEEL_OUT_OF_RANGE, "the communicator has {} reductions with a factor", kMost);
     }
-    places_[place].factor = factor;
-    places_[place].is_used = true;
-    *out_reduction = number_of(place);
+    entries_[index].factor = factor;
+    entries_[index].is_used = true;
+    *out_reduction = number_of(index);
     return {};
   }
 
   // Returns NULL if |reduction| is none, or no longer.
   const double* find(keel_reduction reduction) const {
-    const uint32_t place = place_of(reduction);
-    if (place >= places_.size() || !places_[place].is_used || number_of(place) != reduction) {
+    const uint32_t index = index_of(reduction);
+    if (index >= entries_.size() || !entries_[index].is_used || number_of(index) != reduction) {
       return nullptr;
     }
-    return &places_[place].factor;
+    return &entries_[index].factor;
   }
 
   // Returns whether |reduction| was one.
   bool remove(keel_reduction reduction) {
     if (find(reduction) == nullptr) return false;
-    Place& place = places_[place_of(reduction)];
-    place.is_used = false;
-    place.round = (place.round + 1) % kRounds;
-    free_.push_back(place_of(reduction));
+    Entry& entry = entries_[index_of(reduction)];
+    entry.is_used = false;
+    entry.round = (entry.round + 1) % kRounds;
+    free_.push_back(index_of(reduction));
     return true;
   }
 
  private:
-  struct Place {
+  struct Entry {
     double factor = 1;
-    uint32_t round = 0;  // times that the place was freed
+    uint32_t round = 0;  // times that the index was freed
     bool is_used = false;
   };
 
   static constexpr uint32_t kRounds = 1 << 13;  // the highest number is below 2^30
-  keel_reduction number_of(uint32_t place) const {
-    return kFirst + (places_[place].round * kMost + place);
+  keel_reduction number_of(uint32_t index) const {
+    return kFirst + (entries_[index].round * kMost + index);
   }
-  static uint32_t place_of(keel_reduction reduction) { return (reduction - kFirst) % kMost; }
+  static uint32_t index_of(keel_reduction reduction) { return (reduction - kFirst) % kMost; }
 
-  std::vector<Place> places_;
+  std::vector<Entry> entries_;
   std::vector<uint32_t> free_;
 };
 

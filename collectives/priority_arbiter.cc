@@ -36,7 +36,7 @@ std::shared_ptr<ControlSegment> PriorityArbiter::find_under_way() {
 bool PriorityArbiter::yield_to_urgent() {
   std::shared_ptr<ControlSegment> segment = find_under_way();
   if (!segment) return false;
-  const HostSpan span("gives way");
+  const HostSpan span("yields");
   const Deadline deadline = Deadline::after(kMostNs);
   while (segment && !deadline.passed()) {
     segment->await_over(deadline);

@@ -92,9 +92,9 @@ EpochRecord& take_any() {
 EpochRecord* register_thread() {
   const pthread_key_t key = epoch_record_key();
   const void* self = thread_pointer();
-  EpochRecord& seat = seat_of(self);
-  const bool is_seated = take(seat);
-  EpochRecord& mine = is_seated ? seat : take_any();
+  EpochRecord& slot = slot_of(self);
+  const bool owns_slot = take(slot);
+  EpochRecord& mine = owns_slot ? slot : take_any();
   if (!mine.listed) {
     mine.listed = true;
     mine.remembered = &BlockLookupCache::nothing();
@@ -105,7 +105,7 @@ EpochRecord* register_thread() {
   }
   pthread_setspecific(key, &mine);
   t_registered = &mine;
-  if (is_seated && g_kernel_fences.load(std::memory_order_relaxed)) {
+  if (owns_slot && g_kernel_fences.load(std::memory_order_relaxed)) {
     mine.thread.store(self, std::memory_order_relaxed);
   }
   return &mine;

@@ -36,8 +36,8 @@ inline constinit std::atomic<uint64_t> g_epoch{1};
 // memory: in a libkeel that is loaded late, thread-local memory costs a call of 20 instructions or
 // is not available (docs/decisions/018). If several threads map to one slot, the first owns the
 // slot.
-constexpr uint32_t kSeatBits = 10;
-inline constinit std::array<EpochRecord, 1 << kSeatBits> g_seats{};
+constexpr uint32_t kSlotBits = 10;
+inline constinit std::array<EpochRecord, 1 << kSlotBits> g_slots{};
 
 inline const void* thread_pointer() {
 #if defined(__x86_64__)
@@ -48,16 +48,16 @@ inline const void* thread_pointer() {
   return __builtin_thread_pointer();
 #endif
 }
-inline EpochRecord& seat_of(const void* thread) {
+inline EpochRecord& slot_of(const void* thread) {
   const auto page = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(thread) >> 12);
-  return g_seats[page * 0x9e3779b1u >> (32 - kSeatBits)];
+  return g_slots[page * 0x9e3779b1u >> (32 - kSlotBits)];
 }
 // The calling thread's epoch_record; NULL before the thread's first section, if another thread owns
 // the slot, or if the kernel does not fence.
-inline EpochRecord* seated() {
+inline EpochRecord* own_slot() {
   const void* self = thread_pointer();
-  EpochRecord& seat = seat_of(self);
-  return seat.thread.load(std::memory_order_relaxed) == self ? &seat : nullptr;
+  EpochRecord& slot = slot_of(self);
+  return slot.thread.load(std::memory_order_relaxed) == self ? &slot : nullptr;
 }
 
 inline void begin(EpochRecord& epoch_record) {
@@ -77,7 +77,7 @@ EpochRecord* first_epoch_record() noexcept;
 // Full memory fence on all threads of the process that mark sections with plain stores.
 void fence_all_threads() noexcept;
 inline EpochRecord* registered() noexcept {
-  EpochRecord* epoch_record = seated();
+  EpochRecord* epoch_record = own_slot();
   return epoch_record != nullptr ? epoch_record : registered_slowly();
 }
 // The calling thread's lookup cache for memory.
@@ -95,7 +95,7 @@ inline const BlockLookupCache& notes() noexcept {
 class EpochSection {
  public:
   EpochSection() {
-    epoch::EpochRecord* epoch_record = epoch::seated();
+    epoch::EpochRecord* epoch_record = epoch::own_slot();
     if (epoch_record == nullptr) [[unlikely]] {
       epoch_record_ = epoch::begin_slowly();
     } else if (epoch_record->mark.load(std::memory_order_relaxed) == 0) {
@@ -123,7 +123,7 @@ class EpochSection {
 class ShortEpochSection {
  public:
   static epoch::EpochRecord* who() {
-    epoch::EpochRecord* epoch_record = epoch::seated();
+    epoch::EpochRecord* epoch_record = epoch::own_slot();
     return epoch_record != nullptr && epoch_record->mark.load(std::memory_order_relaxed) == 0
                ? epoch_record
                : nullptr;

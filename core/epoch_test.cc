@@ -70,15 +70,15 @@ TEST(EpochTest, AShortSectionHoldsBackToo) {
 // does own it.
 TEST(EpochTest, AThreadWithoutASeatHasSections) {
   std::thread([] {
-    epoch::EpochRecord& seat = epoch::seat_of(epoch::thread_pointer());
-    const bool was_taken = seat.taken.exchange(true);
+    epoch::EpochRecord& slot = epoch::slot_of(epoch::thread_pointer());
+    const bool was_taken = slot.taken.exchange(true);
     bool reclaimed = false;
     Node node(&reclaimed);
     {
       EpochSection section;
-      EXPECT_EQ(epoch::seated(), nullptr);
+      EXPECT_EQ(epoch::own_slot(), nullptr);
       EXPECT_NE(epoch::registered(), nullptr);
-      EXPECT_NE(epoch::registered(), &seat);
+      EXPECT_NE(epoch::registered(), &slot);
       retire(&node);
       { EpochSection nested; }
       reclaim_retired();
@@ -87,7 +87,7 @@ TEST(EpochTest, AThreadWithoutASeatHasSections) {
     reclaim_retired();
     EXPECT_TRUE(reclaimed);
     EXPECT_EQ(ShortEpochSection::who(), nullptr);
-    if (!was_taken) seat.taken.store(false);
+    if (!was_taken) slot.taken.store(false);
   }).join();
 }
 

@@ -23,7 +23,7 @@ class InsideCall {
   // Stores |name|, a static string for keel_shutdown's report of unfinished calls. Throws
   // std::bad_alloc.
   explicit InsideCall(const char* name) {
-    epoch::EpochRecord* const epoch_record = epoch::seated();
+    epoch::EpochRecord* const epoch_record = epoch::own_slot();
     if (epoch_record == nullptr) [[unlikely]] {
       epoch_record_ = enter_slowly(name);
     } else if (epoch_record->call.load(std::memory_order_relaxed) == nullptr) {

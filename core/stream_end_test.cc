@@ -369,12 +369,12 @@ TEST_F(NoEventTest, APartThatCannotBeAskedIsNotOver) {
   ASSERT_KEEL_OK(keel_stream_synchronize(whole, kTestTimeout));
   Ref<Stream> stream;
   ASSERT_TRUE(find_stream(whole, &stream).ok());
-  Ref<Stream> leg;
-  ASSERT_TRUE(stream->helper_stream(found_->device(), &leg).ok());
+  Ref<Stream> helper;
+  ASSERT_TRUE(stream->helper_stream(found_->device(), &helper).ok());
   {
     const FakePause pause;
     ASSERT_KEEL_OK(copy());
-    use_up_records(*leg, &records_);
+    use_up_records(*helper, &records_);
     stream->fail_and_drop(failure(KEEL_DATA_LOSS, "the loader lost a batch"));
     EXPECT_EQ(keel_stream_recover(whole, kTestTimeout), KEEL_OUT_OF_MEMORY) << keel_last_error();
   }

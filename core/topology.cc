@@ -287,17 +287,17 @@ void write_distances(JsonWriter& json, const std::vector<Placed>& placed) {
 
 void write_staging(JsonWriter& json, hwloc_topology* topology, size_t nodes) {
   const hwloc_topology_support* support = hwloc_topology_get_support(topology);
-  const char* hindrance = nullptr;
+  const char* reason = nullptr;
   if (nodes < 2) {
-    hindrance = "one NUMA node: nothing to choose";
+    reason = "one NUMA node: nothing to choose";
   } else if (hwloc_topology_is_thissystem(topology) != 0 &&
              support->membind->set_area_membind == 0) {
-    hindrance = "memory of this machine cannot be bound to a node";
+    reason = "memory of this machine cannot be bound to a node";
   }
   json.begin_object();
-  json.key("binds").boolean(hindrance == nullptr);
-  json.key("reason").text(hindrance == nullptr ? "to the numa_node of the device that stages"
-                                               : hindrance);
+  json.key("binds").boolean(reason == nullptr);
+  json.key("reason").text(reason == nullptr ? "to the numa_node of the device that stages"
+                                            : reason);
   json.end_object();
 }
 

@@ -101,9 +101,9 @@ void OpCallCache::Entry::set(uint64_t now, Device& known_for, const keel_op_call
 }
 
 void OpCallCache::remember(uint64_t generation, Device& device, const keel_op_call& call) {
-  const epoch::EpochRecord* const thread = epoch::seated();
+  const epoch::EpochRecord* const thread = epoch::own_slot();
   if (thread == nullptr || !can_be_known(call)) return;
-  OpCallCache*& calls = of_seat_[seat_of(*thread)];
+  OpCallCache*& calls = of_slot_[slot_of(*thread)];
   if (calls == nullptr) calls = new (std::nothrow) OpCallCache;
   if (calls != nullptr) calls->places_[place_of(call)].set(generation, device, call);
 }

@@ -26,7 +26,7 @@ class OpCallCache {
   // Whether |call| is cached for |device|, and |thread|'s lookup cache shows that each tensor lies
   // within one allocation of device memory. A NULL tensor matches only a cached NULL tensor.
   static bool contain(const epoch::EpochRecord& thread, Device& device, const keel_op_call& call) {
-    const OpCallCache* const calls = of_seat_[seat_of(thread)];
+    const OpCallCache* const calls = of_slot_[slot_of(thread)];
     if (calls == nullptr || !can_be_known(call)) return false;
     return calls->places_[place_of(call)].matches(device, *thread.remembered, call);
   }
@@ -75,13 +75,13 @@ class OpCallCache {
     if (call.input_count != 0) key ^= address(call.inputs[0]) << 13 | call.input_count;
     return key * 0x9e3779b97f4a7c15u >> (64 - kPlaceBits);
   }
-  static size_t seat_of(const epoch::EpochRecord& thread) {
-    return static_cast<size_t>(&thread - epoch::g_seats.data());
+  static size_t slot_of(const epoch::EpochRecord& thread) {
+    return static_cast<size_t>(&thread - epoch::g_slots.data());
   }
 
   static constexpr uint32_t kPlaceBits = 8;
   // Allocated by a thread's first call; the next thread in the same slot inherits the cache.
-  static inline constinit std::array<OpCallCache*, size_t{1} << epoch::kSeatBits> of_seat_{};
+  static inline constinit std::array<OpCallCache*, size_t{1} << epoch::kSlotBits> of_slot_{};
   static inline constinit std::atomic<uint64_t> generation_{1};
 
   std::array<Entry, size_t{1} << kPlaceBits> places_;

@@ -415,7 +415,7 @@ TEST_F(CudaCclSlotsTest, ASplitEndsByAnAbortOfAnotherThread) {
   EXPECT_EQ(part, nullptr);
 }
 
-// ---- meeting and ending -----------------------------------------------------------------
+// ---- rendezvous and ending -----------------------------------------------------------------
 
 TEST_F(CudaCclSlotsTest, ARankThatDoesNotCome) {
   open(KEEL_EMULATED_NCCL_FILE);

@@ -325,18 +325,18 @@ TEST_F(VulkanTest, DeadlinePassesWhileWorkGoesOn) {
 }
 
 // Counts calls, and lets a thread wait for calls.
-struct Bell {
+struct Notifier {
   std::mutex mutex;
   std::condition_variable rung;
   int count = 0;
   keel_status last = KEEL_UNKNOWN;
 
   static void ring(void* user, keel_status status) {
-    Bell* bell = static_cast<Bell*>(user);
-    const std::lock_guard lock(bell->mutex);
-    ++bell->count;
-    bell->last = status;
-    bell->rung.notify_all();
+    Notifier* notifier = static_cast<Notifier*>(user);
+    const std::lock_guard lock(notifier->mutex);
+    ++notifier->count;
+    notifier->last = status;
+    notifier->rung.notify_all();
   }
   bool wait_for_count(int wanted) {
     std::unique_lock lock(mutex);
@@ -348,32 +348,32 @@ TEST_F(VulkanTest, NotifyCallsOncePerEvent) {
   constexpr uint64_t kSize = 16 << 20;
   void* a = alloc(kSize);
   void* b = alloc(kSize);
-  Bell bell;
+  Notifier notifier;
   enqueue_long_work(streams_, stream_, a, b, kSize);
   keel_plugin_event* late = record(stream_);
-  ASSERT_EQ(streams_->event_notify(late, Bell::ring, &bell), KEEL_OK);
-  ASSERT_EQ(streams_->event_notify(late, Bell::ring, &bell), KEEL_OK);
-  ASSERT_TRUE(bell.wait_for_count(2));
-  EXPECT_EQ(bell.last, KEEL_OK);
+  ASSERT_EQ(streams_->event_notify(late, Notifier::ring, &notifier), KEEL_OK);
+  ASSERT_EQ(streams_->event_notify(late, Notifier::ring, &notifier), KEEL_OK);
+  ASSERT_TRUE(notifier.wait_for_count(2));
+  EXPECT_EQ(notifier.last, KEEL_OK);
   EXPECT_EQ(streams_->event_query(late), KEEL_OK);
   // For a completed event: immediately, on this thread.
-  ASSERT_EQ(streams_->event_notify(late, Bell::ring, &bell), KEEL_OK);
-  EXPECT_EQ(bell.count, 3);
+  ASSERT_EQ(streams_->event_notify(late, Notifier::ring, &notifier), KEEL_OK);
+  EXPECT_EQ(notifier.count, 3);
   streams_->event_destroy(late);
 }
 
 TEST_F(VulkanTest, NotifyOfManyShortEventsLosesNone) {
   void* a = alloc(4096);
-  Bell bell;
+  Notifier notifier;
   std::vector<keel_plugin_event*> events;
   for (uint32_t i = 0; i < 500; ++i) {
     ASSERT_EQ(streams_->fill(stream_, a, &i, 4, 4096), KEEL_OK);
     events.push_back(record(stream_));
-    ASSERT_EQ(streams_->event_notify(events.back(), Bell::ring, &bell), KEEL_OK);
+    ASSERT_EQ(streams_->event_notify(events.back(), Notifier::ring, &notifier), KEEL_OK);
   }
-  ASSERT_TRUE(bell.wait_for_count(500));
+  ASSERT_TRUE(notifier.wait_for_count(500));
   EXPECT_EQ(streams_->synchronize(stream_, kMinuteNs), KEEL_OK);
-  EXPECT_EQ(bell.count, 500);
+  EXPECT_EQ(notifier.count, 500);
   for (keel_plugin_event* event : events) streams_->event_destroy(event);
 }
 
@@ -430,10 +430,10 @@ TEST_F(VulkanTest, TimingEventsAreSubmittedForWhoeverAsks) {
   ASSERT_EQ(streams_->event_wait(after, kMinuteNs), KEEL_OK);
   EXPECT_EQ(streams_->event_query(ordered), KEEL_OK);
 
-  Bell bell;
+  Notifier notifier;
   keel_plugin_event* notified = behind_work(stream_);
-  ASSERT_EQ(streams_->event_notify(notified, Bell::ring, &bell), KEEL_OK);
-  EXPECT_TRUE(bell.wait_for_count(1));
+  ASSERT_EQ(streams_->event_notify(notified, Notifier::ring, &notifier), KEEL_OK);
+  EXPECT_TRUE(notifier.wait_for_count(1));
 
   // Abandoned by destroying the event and by destroying the stream.
   streams_->event_destroy(behind_work(stream_));

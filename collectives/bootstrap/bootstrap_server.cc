@@ -102,7 +102,7 @@ void BootstrapServer::on_event(uint64_t id, uint32_t events) {
 Status BootstrapServer::on_hello(uint64_t id, Connection& connection, ByteView bytes) {
   Hello hello;
   KEEL_RETURN_IF_ERROR(parse_hello(bytes, &hello));
-  if (seats_.empty() && failure_.ok()) {
+  if (members_.empty() && failure_.ok()) {
     world_ = hello.world;
     first_rank_ = hello.self.rank;
   }
@@ -125,23 +125,23 @@ Status BootstrapServer::on_hello(uint64_t id, Connection& connection, ByteView b
   connection.rank = rank;
   ServiceThread::get().set_deadline(id, std::nullopt);
   gave_up_.erase(rank);
-  seats_.emplace(rank, Seat{id, std::move(hello.self)});
-  if (seats_.size() == world_) complete();
+  members_.emplace(rank, Member{id, std::move(hello.self)});
+  if (members_.size() == world_) complete();
   return {};
 }
 
 Status BootstrapServer::check_place(const Hello& hello) const {
   if (hello.world != world_) {
     // Prefer a present rank to one that has given up.
-    const uint32_t other = seats_.empty() ? first_rank_ : seats_.begin()->first;
+    const uint32_t other = members_.empty() ? first_rank_ : members_.begin()->first;
     return failure(KEEL_INVALID_ARGUMENT,
                    "rank {} says that the world has {} ranks, rank {} has said {}", hello.self.rank,
                    hello.world, other, world_);
   }
-  const auto seat = seats_.find(hello.self.rank);
-  if (seat != seats_.end()) {
+  const auto member = members_.find(hello.self.rank);
+  if (member != members_.end()) {
     return failure(KEEL_ALREADY_EXISTS, "rank {} is there already: process {}, device '{}'",
-                   hello.self.rank, seat->second.peer_info.pid, seat->second.peer_info.device);
+                   hello.self.rank, member->second.peer_info.pid, member->second.peer_info.device);
   }
   return {};
 }
@@ -171,13 +171,13 @@ void BootstrapServer::on_word(uint64_t id, const Connection& connection) {
   const uint32_t rank = connection.rank;
   if (status.ok()) {
     const Status answer = failure(KEEL_TIMED_OUT, "{}: {}", place_.text(), absent_ranks());
-    seats_.erase(rank);
+    members_.erase(rank);
     gave_up_.insert(rank);
     leave(id, answer);
     return;
   }
   const std::string who = fmt::format("{}: rank {} (process {}, device '{}')", place_.text(), rank,
-                                      connection.peer.pid, seats_.at(rank).peer_info.device);
+                                      connection.peer.pid, members_.at(rank).peer_info.device);
   fail(has_gone ? failure(KEEL_RANK_FAILED, "{} has ended while it waited for the others", who)
                 : failure(KEEL_RANK_FAILED, "{}: {}", who, status.text()));
 }
@@ -186,7 +186,7 @@ void BootstrapServer::on_word(uint64_t id, const Connection& connection) {
 std::string BootstrapServer::absent_ranks() const {
   std::vector<uint32_t> absent;
   for (uint32_t rank = 0; rank < world_; ++rank) {
-    if (!seats_.contains(rank)) absent.push_back(rank);
+    if (!members_.contains(rank)) absent.push_back(rank);
   }
   std::string text = fmt::format("{} of {} {} not come", rank_list(absent), world_,
                                  absent.size() == 1 ? "has" : "have");
@@ -206,7 +206,7 @@ void BootstrapServer::leave(uint64_t id, const Status& answer) {
 
 void BootstrapServer::forget(uint64_t id) {
   connections_.erase(id);
-  std::erase_if(seats_, [&](const auto& each) { return each.second.connection == id; });
+  std::erase_if(members_, [&](const auto& each) { return each.second.connection == id; });
 }
 
 void BootstrapServer::complete() {
@@ -238,8 +238,8 @@ void BootstrapServer::send_strangers_away() {
 
 Status BootstrapServer::tell_everybody() {
   std::vector<PeerInfo> peer_infos;
-  peer_infos.reserve(seats_.size());
-  for (const auto& [rank, seat] : seats_) peer_infos.push_back(seat.peer_info);
+  peer_infos.reserve(members_.size());
+  for (const auto& [rank, member] : members_) peer_infos.push_back(member.peer_info);
   FileDescriptor segment;
   KEEL_RETURN_IF_ERROR(factory_(peer_infos, &segment));
   FileDescriptor roster;
@@ -247,8 +247,8 @@ Status BootstrapServer::tell_everybody() {
       make_sealed_file(write_roster(peer_infos), &roster).with_prefix("the roster: "));
   const Bytes answer = write_answer({});
   const std::array<int, 2> descriptors = {roster.get(), segment.get()};
-  for (const auto& [rank, seat] : seats_) {
-    const Status sent = send_packet(connections_.at(seat.connection).socket, answer, descriptors);
+  for (const auto& [rank, member] : members_) {
+    const Status sent = send_packet(connections_.at(member.connection).socket, answer, descriptors);
     if (sent.ok()) continue;
     // Too late to stop the ranks already answered: ranks that watch this one detect its end.
     log(KEEL_LOG_WARNING, "{}: rank {} is not told that all have come: {}", place_.text(), rank,
@@ -260,10 +260,10 @@ Status BootstrapServer::tell_everybody() {
 // Answers the ranks present now, and the ranks that arrive later.
 void BootstrapServer::fail(const Status& status) {
   failure_ = status;
-  const std::map<uint32_t, Seat> seats = std::exchange(seats_, {});
-  for (const auto& [rank, seat] : seats) answered_.insert(rank);
+  const std::map<uint32_t, Member> members = std::exchange(members_, {});
+  for (const auto& [rank, member] : members) answered_.insert(rank);
   stop_listening_if_all_know();
-  for (const auto& [rank, seat] : seats) leave(seat.connection, failure_);
+  for (const auto& [rank, member] : members) leave(member.connection, failure_);
 }
 
 void BootstrapServer::stop_listening_if_all_know() {

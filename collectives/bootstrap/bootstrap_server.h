@@ -36,7 +36,7 @@ class BootstrapServer : public std::enable_shared_from_this<BootstrapServer> {
     bool has_come = false;
     uint32_t rank = 0;
   };
-  struct Seat {
+  struct Member {
     uint64_t connection = 0;
     PeerInfo peer_info;
   };
@@ -62,7 +62,7 @@ class BootstrapServer : public std::enable_shared_from_this<BootstrapServer> {
   uint32_t world_ = 0;       // 0 until the first rank arrives
   uint32_t first_rank_ = 0;  // the rank that set |world_|
   std::map<uint64_t, Connection> connections_;
-  std::map<uint32_t, Seat> seats_;
+  std::map<uint32_t, Member> members_;
   std::set<uint32_t> gave_up_;   // arrived, then left at their deadlines
   std::set<uint32_t> answered_;  // have received |failure_|
   Status failure_;

@@ -114,7 +114,7 @@ void HostServer::regroup_if_all_asked(Asking& asking) {
   Regroup regroup = {id.text, 0, {}};
   for (const auto& [position, rank] : places) regroup.left.push_back(position);
   for (const auto& [position, rank] : places) {
-    const auto found = connections_.find(seats_[rank]);
+    const auto found = connections_.find(members_[rank]);
     if (found != connections_.end()) {
       found->second.channel->send(started.ok()
                                       ? write_regroup(regroup)
@@ -152,11 +152,11 @@ void HostServer::adopt(uint32_t rank, FileDescriptor socket) {
   const uint64_t number = add_connection(std::move(socket), kMaxNoticeBytes);
   if (number == 0) return;
   // A rank has one connection: a second one replaces the first, whose end is then no failure.
-  if (const auto seat = seats_.find(rank); seat != seats_.end()) forget(seat->second);
+  if (const auto member = members_.find(rank); member != members_.end()) forget(member->second);
   Connection& connection = connections_[number];
   connection.has_arrived = true;
   connection.rank = rank;
-  seats_[rank] = number;
+  members_[rank] = number;
   connection.channel->set_deadline(Deadline::after(kAliveNs));
 }
 

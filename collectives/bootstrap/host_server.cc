@@ -68,7 +68,7 @@ void HostServer::on_message(uint64_t number, ByteView message) {
     const Status answer = parse_question(message).ok()
                               ? failure(KEEL_TIMED_OUT, "{}", absent_ranks())
                               : failure(KEEL_DATA_LOSS, "rank {} sent an unknown message", rank);
-    seats_.erase(rank);
+    members_.erase(rank);
     arrived_.erase(rank);
     refuse(number, answer);
     return;
@@ -96,7 +96,7 @@ Status HostServer::on_hello(uint64_t number, Connection& connection, ByteView me
     stop_listening_if_all_know();
     return failure_;
   }
-  if (seats_.empty()) {
+  if (members_.empty()) {
     world_ = hello.world;
     first_rank_ = rank;
   }
@@ -104,9 +104,9 @@ Status HostServer::on_hello(uint64_t number, Connection& connection, ByteView me
   connection.has_arrived = true;
   connection.rank = rank;
   connection.channel->set_deadline(std::nullopt);
-  seats_[rank] = number;
+  members_[rank] = number;
   arrived_[rank] = std::move(hello.self);
-  if (seats_.size() == world_) complete();
+  if (members_.size() == world_) complete();
   return {};
 }
 
@@ -279,11 +279,11 @@ void HostServer::refuse(uint64_t number, const Status& why) {
 void HostServer::fail_rendezvous(const Status& why) {
   failure_ = why;
   std::vector<uint64_t> arrived;
-  for (const auto& [rank, number] : seats_) {
+  for (const auto& [rank, number] : members_) {
     arrived.push_back(number);
     answered_.insert(rank);
   }
-  seats_.clear();
+  members_.clear();
   arrived_.clear();
   for (const uint64_t number : arrived) refuse(number, why);
   stop_listening_if_all_know();
@@ -306,7 +306,7 @@ void HostServer::forget(uint64_t number) {
 std::string HostServer::absent_ranks() const {
   std::vector<uint32_t> absent;
   for (uint32_t rank = 0; rank < world_; ++rank) {
-    if (!seats_.contains(rank)) absent.push_back(rank);
+    if (!members_.contains(rank)) absent.push_back(rank);
   }
   return fmt::format("{} of {} {} not come", rank_list(absent), world_,
                      absent.size() == 1 ? "has" : "have");

@@ -111,7 +111,7 @@ class HostServer : public std::enable_shared_from_this<HostServer> {
   uint32_t world_ = 0;  // 0 until the first rank arrives
   uint32_t first_rank_ = 0;
   std::map<uint64_t, Connection> connections_;
-  std::map<uint32_t, uint64_t> seats_;    // rank -> number of the connection
+  std::map<uint32_t, uint64_t> members_;  // rank -> number of the connection
   std::map<uint32_t, HostRank> arrived_;  // by rank
   HostTable table_;
   bool is_complete_ = false;

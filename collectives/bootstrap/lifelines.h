@@ -14,7 +14,7 @@
 
 namespace keel {
 
-// Holds one connection to the share server of each watched process, shared by all watches of the
+// Holds one connection to the MemHandleServer of each watched process, shared by all watches of the
 // process. A process that calls exec keeps its pid, so ProcessWatch does not notice, but closes its
 // sockets. Process-wide singleton, never destroyed. Thread-safe.
 class Lifelines {

@@ -88,10 +88,12 @@ class Acceptor {
 Status start_listening(const std::string& name, Accept accept, uint64_t* out_id) {
   FileDescriptor socket;
   KEEL_RETURN_IF_ERROR(listen_at(name, &socket));
-  auto door = std::make_shared<Acceptor>(name, socket.get(), std::move(accept));
+  auto acceptor = std::make_shared<Acceptor>(name, socket.get(), std::move(accept));
   return ServiceThread::get().add(
       std::move(socket), EPOLLIN,
-      [door = std::move(door)](uint64_t id, uint32_t events) { door->on_event(id, events); },
+      [acceptor = std::move(acceptor)](uint64_t id, uint32_t events) {
+        acceptor->on_event(id, events);
+      },
       out_id);
 }
 

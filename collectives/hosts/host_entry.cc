@@ -10,15 +10,15 @@
 
 namespace keel {
 
-Status enter_hosts(const keel_unique_id& id, const HostMeeting* meeting, const PeerInfo& self,
+Status enter_hosts(const keel_unique_id& id, const HostRendezvous* rendezvous, const PeerInfo& self,
                    uint32_t world, const HostAgreement& own, const Deadline& deadline,
                    std::unique_ptr<HostGroup>* out_group) {
   std::unique_ptr<HostSession> session;
   const std::string facts = own.write();
-  KEEL_RETURN_IF_ERROR(meeting == nullptr
+  KEEL_RETURN_IF_ERROR(rendezvous == nullptr
                            ? HostSession::join(id, self, world, facts, deadline, &session)
-                           : HostSession::join_at(meeting->address, meeting->name, self, world,
-                                                  facts, deadline, &session));
+                           : HostSession::join_at(rendezvous->address, rendezvous->name, self,
+                                                  world, facts, deadline, &session));
   return enter_job(std::make_shared<HostJob>(std::move(session)), deadline, out_group);
 }
 

@@ -15,15 +15,15 @@
 namespace keel {
 
 // Where a launcher's ranks meet.
-struct HostMeeting {
+struct HostRendezvous {
   HostServerAddress address;
   std::string name;
 };
 
-// Joins rank |self.rank| of |world| to the job of |id|, or of |meeting| if that is not NULL, and
+// Joins rank |self.rank| of |world| to the job of |id|, or of |rendezvous| if that is not NULL, and
 // meets the ranks of the own host. |own|: properties of the communicator, if this is rank 0.
 // Failures as those of HostSession::join() and attend_rendezvous().
-Status enter_hosts(const keel_unique_id& id, const HostMeeting* meeting, const PeerInfo& self,
+Status enter_hosts(const keel_unique_id& id, const HostRendezvous* rendezvous, const PeerInfo& self,
                    uint32_t world, const HostAgreement& own, const Deadline& deadline,
                    std::unique_ptr<HostGroup>* out_group);
 

@@ -76,7 +76,7 @@ struct alignas(64) ControlSegment::Cell {
   std::atomic<uint32_t> held;
   std::atomic<uint64_t> held_count;  // fingerprint of the held call
   std::atomic<uint64_t> held_kind;
-  PointToPointProgress standing;
+  PointToPointProgress progress;
 };
 
 namespace {
@@ -88,7 +88,7 @@ struct Layout {
   uint64_t eager;
   uint64_t message_buffers;
   uint64_t slots;
-  uint64_t tallies;
+  uint64_t counters;
   uint64_t layouts;
   uint64_t shrinks;
   uint64_t end;
@@ -108,9 +108,9 @@ static Layout layout_of(uint64_t header, uint64_t cell, uint64_t world) {
       layout.eager + ControlSegment::kEagerBytes * ControlSegment::kEagerPlaces * world;
   layout.slots = layout.message_buffers +
                  ControlSegment::kEagerBytes * ControlSegment::kMessageBuffers * world;
-  layout.tallies =
+  layout.counters =
       layout.slots + align_page(sizeof(PointToPointSlot) * ControlSegment::kSlots * world * world);
-  layout.layouts = layout.tallies + align_page(sizeof(ProgressCounters) * world * world);
+  layout.layouts = layout.counters + align_page(sizeof(ProgressCounters) * world * world);
   layout.shrinks = layout.layouts + align_page(2 * sizeof(uint64_t) * world * world);
   layout.end = layout.shrinks + align_page(sizeof(ShrinkSlot) * world);
   return layout;
@@ -170,7 +170,7 @@ Status ControlSegment::map(const FileDescriptor& file,
   segment->eager_ = reinterpret_cast<uint8_t*>(base + layout.eager);
   segment->message_buffers_ = reinterpret_cast<uint8_t*>(base + layout.message_buffers);
   segment->slots_ = reinterpret_cast<PointToPointSlot*>(base + layout.slots);
-  segment->tallies_ = reinterpret_cast<ProgressCounters*>(base + layout.tallies);
+  segment->counters_ = reinterpret_cast<ProgressCounters*>(base + layout.counters);
   segment->layouts_ = reinterpret_cast<uint64_t*>(base + layout.layouts);
   segment->shrinks_ = reinterpret_cast<ShrinkSlot*>(base + layout.shrinks);
   *out_segment = std::move(segment);
@@ -462,8 +462,8 @@ void ControlSegment::notify_slot(uint32_t rank) {
   if (header_->sleepers.load(std::memory_order_seq_cst) != 0) wake(word);
 }
 
-PointToPointProgress& ControlSegment::standing(uint32_t rank) {
-  return cell(rank).standing;
+PointToPointProgress& ControlSegment::progress(uint32_t rank) {
+  return cell(rank).progress;
 }
 
 void ControlSegment::set_held(uint32_t rank, const Fingerprint& print) {
@@ -612,7 +612,7 @@ void ControlSegment::set_busy(uint32_t rank, bool is_busy) {
 bool ControlSegment::is_at_rest(uint32_t rank) {
   const Cell& own = cell(rank);
   if (own.busy.load(std::memory_order_acquire) != 0) return false;
-  if (own.standing.messages.load(std::memory_order_acquire) != 0) return false;
+  if (own.progress.messages.load(std::memory_order_acquire) != 0) return false;
   uint64_t posted = 0;
   for (uint64_t place = 0; place < kDescriptors; ++place) {
     posted = std::max(posted, post(rank, place).sequence.load(std::memory_order_acquire));

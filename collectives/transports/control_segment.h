@@ -87,9 +87,9 @@ struct alignas(64) PointToPointSlot {
 };
 static_assert(sizeof(PointToPointSlot) == 128);
 
-// Point-to-point progress of one rank, read by the deadlock detection: see deadlock.h.
+// Point-to-point progress of one rank, read by the deadlock detection: see deadlock_detector.h.
 struct alignas(64) PointToPointProgress {
-  std::atomic<uint64_t> version;   // odd while the rank writes here or to its tallies
+  std::atomic<uint64_t> version;   // odd while the rank writes here or to its counters
   std::atomic<uint32_t> messages;  // messages in progress; 0: none
   // The first message in progress.
   std::atomic<uint32_t> sends;
@@ -208,14 +208,14 @@ class ControlSegment {
   }
   // Wakes |rank| after a change of its point-to-point slots.
   void notify_slot(uint32_t rank);
-  PointToPointProgress& standing(uint32_t rank);
+  PointToPointProgress& progress(uint32_t rank);
   // Fingerprint of the call that |rank| will publish once its stream reaches the call, for
   // diagnostics: describe_progress_of_all().
   void set_held(uint32_t rank, const Fingerprint& print);
   void clear_held(uint32_t rank);
   bool is_held(uint32_t rank, Fingerprint* out_print) const;
   ProgressCounters& counters(uint32_t rank, uint32_t peer) {
-    return tallies_[uint64_t{rank} * world_ + peer];
+    return counters_[uint64_t{rank} * world_ + peer];
   }
 
   // ---- counts and offsets of the vector collectives: |world| pairs per rank ----
@@ -329,7 +329,7 @@ class ControlSegment {
   uint8_t* eager_ = nullptr;
   uint8_t* message_buffers_ = nullptr;
   PointToPointSlot* slots_ = nullptr;
-  ProgressCounters* tallies_ = nullptr;
+  ProgressCounters* counters_ = nullptr;
   uint64_t* layouts_ = nullptr;
   ShrinkSlot* shrinks_ = nullptr;
   uint32_t world_ = 0;

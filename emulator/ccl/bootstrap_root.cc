@@ -127,7 +127,7 @@ Status open_bootstrap_root() {
   static const bool is_open = [] {
     FileDescriptor listening = Link::listen_at(own_root_address());
     if (!listening) return false;
-    kit::start_thread<std::thread>("keel-emu-hub", [listening = std::move(listening)] {
+    kit::start_thread<std::thread>("keel-emu-root", [listening = std::move(listening)] {
       admit_all(listening);
     }).detach();
     return true;

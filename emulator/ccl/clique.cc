@@ -69,7 +69,7 @@ bool Clique::is_ours(const UniqueId& id) {
   return std::memcmp(id.data(), process_token().data(), sizeof(process_token())) == 0;
 }
 
-// ---- meeting -------------------------------------------------------------------
+// ---- rendezvous -------------------------------------------------------------------
 
 Status Clique::find(const UniqueId& id, std::shared_ptr<Clique>* out_clique) {
   Registry& known = registry();

@@ -278,7 +278,7 @@ TEST_F(CclTest, CallsThatDoNotFitFailEverywhere) {
   }
 }
 
-// ---- meeting -----------------------------------------------------------------
+// ---- rendezvous -----------------------------------------------------------------
 
 TEST_F(CclTest, ThoseWhoDoNotComeAreNamed) {
   const UniqueId id = Clique::make_id();
