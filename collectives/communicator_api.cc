@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions of communicators.
-#include <unistd.h>
-
 #include <cstddef>
 #include <string_view>
 
+#include "collectives/async_comm_init.h"
 #include "collectives/bootstrap/launcher_environment.h"
-#include "collectives/bootstrap/mem_handle_server.h"
-#include "collectives/bootstrap/process_watch.h"
 #include "collectives/bootstrap/rendezvous.h"
 #include "collectives/communicator.h"
+#include "collectives/communicator_entry.h"
 #include "collectives/communicator_handle.h"
 #include "collectives/group_call.h"
 #include "collectives/hosts/host_entry.h"
@@ -117,20 +115,6 @@ Status check_split(int32_t color, const keel_comm_options* given, const keel_com
   }
 }
 
-keel::PeerInfo introduce(const keel::Device& device, uint32_t rank,
-                         const keel::CommunicatorOptions& options) {
-  keel::PeerInfo self;
-  self.rank = rank;
-  self.pid = getpid();
-  self.process = keel::MemHandleServer::get().token();
-  self.device = device.name().substr(0, keel::kMaxDeviceName);
-  const bool has_alias = device.has(KEEL_CAPABILITY_HOST_ALIAS) && !options.forbid_alias;
-  self.flags = (has_alias ? 0u : keel::Team::kNoAlias) |
-               (device.has(KEEL_CAPABILITY_EXPORT) ? 0u : keel::Team::kOneProcess) |
-               options.flags(device);
-  return self;
-}
-
 Status add_handle(const Ref<Communicator>& communicator, keel_comm* out_comm) {
   Status status;
   try {
@@ -169,49 +153,6 @@ Status find_islands(const std::vector<Ref<Communicator>>& ranks) {
   return status;
 }
 
-// Joins a job that may span hosts, by |id| or through a launcher at |rendezvous|.
-Status join_hosts(const Ref<keel::Device>& device, const keel_unique_id& id,
-                  const keel::HostRendezvous* rendezvous, uint32_t rank, uint32_t world,
-                  const keel::CommunicatorOptions& options, keel_comm* out_comm) {
-  const Deadline deadline = keel::insiders::deadline(options.timeout_ns);
-  keel::PeerInfo self = introduce(*device, rank, options);
-  KEEL_RETURN_IF_ERROR(keel::own_start_time(&self.start_time));
-  KEEL_RETURN_IF_ERROR(keel::MemHandleServer::get().listen().with_prefix(
-      fmt::format("rank {} of {}, ", rank, world)));
-  std::unique_ptr<keel::HostGroup> hosts;
-  KEEL_RETURN_IF_ERROR(
-      keel::enter_hosts(id, rendezvous, self, world, options.agreement(), deadline, &hosts));
-  Ref<Communicator> communicator;
-  KEEL_RETURN_IF_ERROR(
-      Communicator::enter_hosts(std::move(hosts), device, options, deadline, &communicator));
-  return add_handle(communicator, out_comm);
-}
-
-// Joins the rendezvous |id| as |rank|: waits for the peers and creates the communicator.
-Status join(const Ref<keel::Device>& device, const keel_unique_id& id, uint32_t rank,
-            uint32_t world, const keel::CommunicatorOptions& options, keel_comm* out_comm) {
-  const Deadline deadline = keel::insiders::deadline(options.timeout_ns);
-  keel::PeerInfo self = introduce(*device, rank, options);
-  KEEL_RETURN_IF_ERROR(keel::own_start_time(&self.start_time));
-  // The processes of the peers hold a connection to this process.
-  KEEL_RETURN_IF_ERROR(keel::MemHandleServer::get().listen().with_prefix(
-      fmt::format("rank {} of {}, ", rank, world)));
-  keel::Rendezvous rendezvous;
-  KEEL_RETURN_IF_ERROR(keel::attend_rendezvous(id, self, world, deadline, &rendezvous));
-  std::shared_ptr<keel::Team> team;
-  try {
-    KEEL_RETURN_IF_ERROR(keel::Team::join(rendezvous, rank, &team));
-  } catch (const std::bad_alloc&) {
-    // The peers have met this rank, and would wait. Memory may not suffice for the rank's name.
-    keel::ControlSegment::abort_unmapped(rendezvous.segment, Status::no_memory());
-    throw;
-  }
-  Ref<Communicator> communicator;
-  KEEL_RETURN_IF_ERROR(
-      Communicator::enter(std::move(team), rank, device, options, deadline, &communicator));
-  return add_handle(communicator, out_comm);
-}
-
 }  // namespace
 
 namespace keel {
@@ -222,6 +163,13 @@ Status read_communicator_options(const keel_comm_options* given, CommunicatorOpt
 
 Status add_communicator(const Ref<Communicator>& communicator, keel_comm* out_comm) {
   return add_handle(communicator, out_comm);
+}
+
+Status find_formed_communicator(keel_comm handle, Ref<Communicator>* out_communicator) {
+  const std::shared_ptr<AsyncCommInit> formation = AsyncCommInit::find(handle.id);
+  if (!formation) return unknown_handle(handle.id, "comm");
+  KEEL_RETURN_IF_ERROR(formation->refusal());
+  return find_handle(communicator_handles(), handle.id, "comm", out_communicator);
 }
 
 }  // namespace keel
@@ -244,7 +192,7 @@ keel_status keel_comm_init_all(const keel_device* devices, uint32_t count,
     KEEL_RETURN_IF_ERROR(read_options(options, &wanted));
     std::vector<keel::PeerInfo> peer_infos;
     for (uint32_t rank = 0; rank < count; ++rank) {
-      peer_infos.push_back(introduce(*found[rank], rank, wanted));
+      peer_infos.push_back(keel::NewRank{found[rank], rank, count, wanted}.introduce());
     }
     std::shared_ptr<keel::Team> team;
     KEEL_RETURN_IF_ERROR(keel::Team::create_local(std::move(peer_infos), &team));
@@ -289,10 +237,9 @@ keel_status keel_comm_init_rank(keel_device device, const keel_unique_id* id, ui
     keel::CommunicatorOptions wanted;
     KEEL_RETURN_IF_ERROR(read_options(options, &wanted));
     const keel::HostSpan span("keel_comm_init_rank");
-    if (keel::is_host_id(*id)) {
-      return join_hosts(found, *id, nullptr, rank, world, wanted, out_comm);
-    }
-    return join(found, *id, rank, world, wanted, out_comm);
+    Ref<Communicator> communicator;
+    KEEL_RETURN_IF_ERROR(keel::join_by_id({found, rank, world, wanted}, *id, &communicator));
+    return add_handle(communicator, out_comm);
   });
 }
 
@@ -314,33 +261,10 @@ keel_status keel_comm_init_env(keel_device device, const keel_comm_options* opti
     KEEL_RETURN_IF_ERROR(keel::find_device(device, "device", &found));
     keel::CommunicatorOptions wanted;
     KEEL_RETURN_IF_ERROR(read_options(options, &wanted));
-    auto launch = KEEL_STRUCT_INIT(keel_launch_info, KEEL_STRUCT_LAUNCH_INFO);
-    std::string name;
-    KEEL_RETURN_IF_ERROR(keel::read_launcher(&launch, &name));
     const keel::HostSpan span("keel_comm_init_env");
-    keel::HostRendezvous rendezvous = {{}, name};
-    Status joined = keel::read_host_server(launch, &rendezvous.address);
-    if (joined.ok()) {
-      keel_unique_id id = {};
-      const bool serves = launch.rank == 0;
-      if (serves) joined = keel::serve_hosts_at(rendezvous.address, name, &id);
-      if (joined.ok()) {
-        joined = join_hosts(found, id, serves ? nullptr : &rendezvous, launch.rank, launch.world,
-                            wanted, out_comm);
-      }
-    } else if (joined.code() == KEEL_NOT_FOUND) {  // all ranks are on this host
-      keel_unique_id id = keel::rendezvous_id(name);
-      joined = {};
-      if (launch.rank == 0) {
-        joined = keel::serve_rendezvous_at(&keel::Team::make_segment, name, &id);
-      }
-      if (joined.ok()) joined = join(found, id, launch.rank, launch.world, wanted, out_comm);
-    }
-    // Ranks are missing or duplicate: the variables may belong to a different job.
-    if (joined.code() == KEEL_TIMED_OUT || joined.code() == KEEL_ALREADY_EXISTS) {
-      return failure(joined.code(), "{}; {}", joined.text(), keel::launcher_hint(launch));
-    }
-    return joined;
+    Ref<Communicator> communicator;
+    KEEL_RETURN_IF_ERROR(keel::join_launched({found, 0, 0, wanted}, &communicator));
+    return add_handle(communicator, out_comm);
   });
 }
 
@@ -384,7 +308,10 @@ keel_status keel_comm_destroy(keel_comm comm) {
   return api_call([&]() -> Status {
     KEEL_RETURN_IF_ERROR(keel::HostCallbacks::check_wait());
     KEEL_RETURN_IF_ERROR(keel::OpenGroup::check_wait());
+    const std::shared_ptr<keel::AsyncCommInit> formation = keel::AsyncCommInit::take(comm.id);
+    if (formation) formation->close();
     const Ref<Communicator> found = communicator_handles().remove(comm.id);
+    if (!found && formation) return {};
     if (!found) return failure(KEEL_INVALID_HANDLE, "comm {:#x} is not a live handle", comm.id);
     const keel::HostSpan span("keel_comm_destroy");
     return found->close(Runtime::get().default_deadline());
@@ -393,6 +320,10 @@ keel_status keel_comm_destroy(keel_comm comm) {
 
 keel_status keel_comm_abort(keel_comm comm) {
   return api_call([&]() -> Status {
+    if (const auto formation = keel::AsyncCommInit::find(comm.id)) {
+      formation->cancel({KEEL_ABORTED, "the communicator was aborted while it formed"});
+      if (!formation->status().ok()) return {};
+    }
     Ref<Communicator> found;
     KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
     found->abort(failure(KEEL_ABORTED, "rank {} aborted", found->rank()));
@@ -438,6 +369,9 @@ keel_status keel_comm_timeout_next(keel_comm comm, int64_t timeout_ns) {
 
 keel_status keel_comm_async_error(keel_comm comm) {
   return api_call([&]() -> Status {
+    if (const auto formation = keel::AsyncCommInit::find(comm.id)) {
+      KEEL_RETURN_IF_ERROR(formation->status());
+    }
     Ref<Communicator> found;
     KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
     return found->async_error();

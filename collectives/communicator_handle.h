@@ -19,8 +19,13 @@ Status read_communicator_options(const keel_comm_options* given, CommunicatorOpt
 // its peers would wait.
 Status add_communicator(const Ref<Communicator>& communicator, keel_comm* out_comm);
 
+// Finds the communicator of a handle that has none: it may have formed meanwhile. Else the failure
+// of a call with the handle.
+Status find_formed_communicator(keel_comm handle, Ref<Communicator>* out_communicator);
+
 inline Status find_communicator(keel_comm handle, Ref<Communicator>* out_communicator) {
-  return find_handle(communicator_handles(), handle.id, "comm", out_communicator);
+  *out_communicator = communicator_handles().find(handle.id);
+  return *out_communicator ? Status() : find_formed_communicator(handle, out_communicator);
 }
 
 }  // namespace keel

@@ -6,6 +6,7 @@
 #include <keel/abi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <thread>
@@ -28,15 +29,21 @@ class Deadline {
   static Deadline after(int64_t timeout_ns) { return {timeout_ns, /*ends_with_keel=*/false}; }
   // Like after(), but the deadline also passes as soon as keel_shutdown is called. keel_shutdown
   // does not wake waiting threads, so waits with this deadline are cut into slices of kSliceNs.
-  static Deadline after_or_shutdown(int64_t timeout_ns) {
-    return {timeout_ns, /*ends_with_keel=*/true};
+  // |cancelled|, unless NULL, must outlive the deadline, which also passes once it is set.
+  static Deadline after_or_shutdown(int64_t timeout_ns,
+                                    const std::atomic<bool>* cancelled = nullptr) {
+    Deadline made(timeout_ns, /*ends_with_keel=*/true);
+    made.cancelled_ = cancelled;
+    return made;
   }
   static constexpr int64_t kSliceNs = 50'000'000;
 
   bool passed() const { return is_cut_off() || Clock::now() >= time_; }
-  // Whether keel_shutdown has made the deadline pass.
+  // Whether keel_shutdown or a cancellation has made the deadline pass.
   bool is_cut_off() const {
-    return ends_with_keel_ && g_api_state.load(std::memory_order_acquire) == ApiState::kEnding;
+    if (!ends_with_keel_) return false;
+    if (cancelled_ != nullptr && cancelled_->load(std::memory_order_acquire)) return true;
+    return g_api_state.load(std::memory_order_acquire) == ApiState::kEnding;
   }
   // 0 after the deadline has passed.
   int64_t remaining_ns() const {
@@ -83,6 +90,7 @@ class Deadline {
 
   Clock::time_point time_;
   bool ends_with_keel_;
+  const std::atomic<bool>* cancelled_ = nullptr;
 };
 
 }  // namespace keel

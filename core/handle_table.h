@@ -54,39 +54,33 @@ class HandleTable {
   // Returns the new handle; 0 if all 16M slots are taken.
   uint64_t insert(Ref<T> object) {
     std::lock_guard lock(mutex_);
-    uint32_t index = 0;
-    if (!free_.empty()) {
-      index = free_.back();
-      free_.pop_back();
-    } else {
-      if (used_ == kChunks * kChunkSlots) return 0;
-      auto& chunk = chunks_[used_ / kChunkSlots];
-      if (chunk.load(std::memory_order_relaxed) == &empty_chunk()) {
-        free_.reserve(used_ + kChunkSlots);  // so that returning a slot never allocates
-        storage_.push_back(std::make_unique<Chunk>());
-        if (used_ == kFirstSlot) (*storage_[0])[0].id.store(kNoHandle, std::memory_order_relaxed);
-        chunk.store(storage_.back().get(), std::memory_order_release);
-      }
-      index = used_++;
-    }
-    Slot& slot = slot_at(index);
-    slot.table = this;
-    slot.index = index;
-    slot.object.store(object.detach(), std::memory_order_relaxed);
-    const uint64_t id =
-        static_cast<uint64_t>(kKind) << 56 | static_cast<uint64_t>(index) << 32 | slot.generation;
-    slot.id.store(id, std::memory_order_release);
-    ++live_;
-    if (validation::enabled()) [[unlikely]] {
-      validation::note_handle(id);
-    }
+    const uint64_t id = reserve_locked();
+    if (id != 0) fill_locked(id, std::move(object));
     return id;
+  }
+  // Returns a handle that is not live before fill(), for an object that does not exist yet; 0 if
+  // all slots are taken. The caller passes the handle to fill() or to give_up().
+  uint64_t reserve() {
+    std::lock_guard lock(mutex_);
+    return reserve_locked();
+  }
+  // Makes the reserved handle |id| a live one. Does not allocate.
+  void fill(uint64_t id, Ref<T> object) {
+    std::lock_guard lock(mutex_);
+    fill_locked(id, std::move(object));
+  }
+  // Frees the slot of the reserved handle |id|, which was never live.
+  void give_up(uint64_t id) {
+    std::lock_guard lock(mutex_);
+    Slot& slot = slot_of(id);
+    slot.generation = next_generation(slot);
+    free_.push_back(slot.index);
   }
 
   // Returns the object of |id|; NULL if |id| is not a live handle of this table. The pointer is
   // valid until the calling thread's EpochSection ends.
   T* peek(uint64_t id) const {
-    const Slot& slot = slot_at(static_cast<uint32_t>(id >> 32) & kIndexMask);
+    const Slot& slot = slot_of(id);
     if (slot.id.load(std::memory_order_acquire) != id) return nullptr;
     // The pointer stays until the slot is reused, and the section prevents reuse: a second look at
     // the id would prove no more.
@@ -104,7 +98,7 @@ class HandleTable {
   // up before may still use it. With |lazily|, for objects without scarce resources, the table may
   // keep its reference for a while.
   Ref<T> remove(uint64_t id, bool lazily = false) {
-    Slot* slot = &slot_at(static_cast<uint32_t>(id >> 32) & kIndexMask);
+    Slot* slot = &slot_of(id);
     Ref<T> object;
     {
       std::lock_guard lock(mutex_);
@@ -168,11 +162,48 @@ class HandleTable {
     HandleTable& table = *slot->table;
     const Ref<T> object = Ref<T>::adopt(slot->object.load(std::memory_order_relaxed));
     std::lock_guard lock(table.mutex_);
-    slot->generation = slot->generation == UINT32_MAX ? 1 : slot->generation + 1;
+    slot->generation = next_generation(*slot);
     table.free_.push_back(slot->index);
     --table.retired_;
   }
 
+  static uint32_t next_generation(const Slot& slot) {
+    return slot.generation == UINT32_MAX ? 1 : slot.generation + 1;
+  }
+
+  uint64_t reserve_locked() {
+    uint32_t index = 0;
+    if (!free_.empty()) {
+      index = free_.back();
+      free_.pop_back();
+    } else {
+      if (used_ == kChunks * kChunkSlots) return 0;
+      auto& chunk = chunks_[used_ / kChunkSlots];
+      if (chunk.load(std::memory_order_relaxed) == &empty_chunk()) {
+        free_.reserve(used_ + kChunkSlots);  // so that returning a slot never allocates
+        storage_.push_back(std::make_unique<Chunk>());
+        if (used_ == kFirstSlot) (*storage_[0])[0].id.store(kNoHandle, std::memory_order_relaxed);
+        chunk.store(storage_.back().get(), std::memory_order_release);
+      }
+      index = used_++;
+    }
+    Slot& slot = slot_at(index);
+    slot.table = this;
+    slot.index = index;
+    return static_cast<uint64_t>(kKind) << 56 | static_cast<uint64_t>(index) << 32 |
+           slot.generation;
+  }
+  void fill_locked(uint64_t id, Ref<T> object) {
+    Slot& slot = slot_of(id);
+    slot.object.store(object.detach(), std::memory_order_relaxed);
+    slot.id.store(id, std::memory_order_release);
+    ++live_;
+    if (validation::enabled()) [[unlikely]] {
+      validation::note_handle(id);
+    }
+  }
+
+  Slot& slot_of(uint64_t id) const { return slot_at(static_cast<uint32_t>(id >> 32) & kIndexMask); }
   Slot& slot_at(uint32_t index) const {
     Chunk& chunk = *chunks_[index / kChunkSlots].load(std::memory_order_acquire);
     return chunk[index % kChunkSlots];

@@ -41,6 +41,27 @@ TEST(HandleTableTest, StaleAndForeignHandlesAreNotFound) {
   EXPECT_EQ(Thing::alive, 0);
 }
 
+TEST(HandleTableTest, ReservedHandleIsLiveOnceFilled) {
+  Table table;
+  const uint64_t id = table.reserve();
+  const uint64_t other = table.insert(make_ref<Thing>(1));
+  EXPECT_NE(id, 0u);
+  EXPECT_NE(id, other);
+  EXPECT_FALSE(table.find(id));
+  EXPECT_FALSE(table.remove(id));
+  EXPECT_EQ(table.live_handles(), std::vector<uint64_t>{other});
+  table.fill(id, make_ref<Thing>(2));
+  EXPECT_EQ(table.find(id)->value, 2);
+  EXPECT_EQ(table.size(), 2u);
+  EXPECT_TRUE(table.remove(id));
+  const uint64_t given_up = table.reserve();
+  table.give_up(given_up);
+  EXPECT_FALSE(table.find(given_up));
+  const uint64_t again = table.insert(make_ref<Thing>(3));
+  EXPECT_EQ(again >> 32, given_up >> 32) << "the slot is free again";
+  EXPECT_NE(again, given_up);
+}
+
 TEST(HandleTableTest, AnEmptyTableHasNothing) {
   Table table;
   for (const uint64_t id : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32, UINT64_MAX}) {

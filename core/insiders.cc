@@ -11,6 +11,7 @@ namespace keel {
 namespace {
 
 thread_local constinit uint32_t t_callbacks = 0;
+thread_local constinit const std::atomic<bool>* t_cancelled = nullptr;
 
 bool is_inside(const epoch::EpochRecord& epoch_record) {
   return epoch_record.call.load(std::memory_order_seq_cst) != nullptr ||
@@ -51,6 +52,17 @@ UserCallback::~UserCallback() {
   --t_callbacks;
 }
 
+CancelScope::CancelScope(const std::atomic<bool>& cancelled) {
+  t_cancelled = &cancelled;
+}
+CancelScope::~CancelScope() {
+  t_cancelled = nullptr;
+}
+
+const std::atomic<bool>* insiders::cancel_flag() noexcept {
+  return t_cancelled;
+}
+
 bool insiders::is_inside() noexcept {
   const epoch::EpochRecord* const epoch_record = epoch::registered();
   return epoch_record != nullptr && keel::is_inside(*epoch_record);
@@ -61,6 +73,9 @@ bool insiders::is_in_callback() noexcept {
 }
 
 Status insiders::cut_off() {
+  if (g_api_state.load(std::memory_order_acquire) != ApiState::kEnding) {
+    return {KEEL_ABORTED, "the call was cancelled"};
+  }
   return {KEEL_ABORTED, kCutOff};
 }
 

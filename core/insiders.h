@@ -54,25 +54,42 @@ class UserCallback {
   UserCallback& operator=(const UserCallback&) = delete;
 };
 
+// While alive, waits of the calling thread inside a C function also end once |cancelled| is set, as
+// keel_shutdown ends them. |cancelled| must outlive the object and all deadlines made meanwhile.
+class CancelScope {
+ public:
+  explicit CancelScope(const std::atomic<bool>& cancelled);
+  ~CancelScope();
+  CancelScope(const CancelScope&) = delete;
+  CancelScope& operator=(const CancelScope&) = delete;
+};
+
 namespace insiders {
 
+// Returns the flag of the calling thread's CancelScope, or NULL.
+const std::atomic<bool>* cancel_flag() noexcept;
 // Returns whether the calling thread is inside a C function.
 bool is_inside() noexcept;
 // Returns whether the calling thread, the user's or Keel's own, is in a function that Keel has
 // called.
 bool is_in_callback() noexcept;
-// Returns whether the calling thread is inside a C function and keel_shutdown waits for the thread:
-// the call must give up its wait. Keel's own threads end in another way.
+// Returns whether the calling thread is inside a C function and keel_shutdown waits for the thread,
+// or its CancelScope is cancelled: the call must give up its wait. Keel's own threads end in
+// another way.
 inline bool are_cut_off() noexcept {
+  const std::atomic<bool>* const cancelled = cancel_flag();
+  if (cancelled != nullptr && cancelled->load(std::memory_order_acquire)) return true;
   return g_api_state.load(std::memory_order_acquire) == ApiState::kEnding && is_inside();
 }
-// Failure of a call cut off by keel_shutdown: KEEL_ABORTED with kCutOff.
+// Failure of a call that was cut off: KEEL_ABORTED, with kCutOff after keel_shutdown.
 inline constexpr const char* kCutOff = "Keel was shut down";
 Status cut_off();
 
-// Deadline of a wait; within a C function the deadline also passes when keel_shutdown is called.
+// Deadline of a wait; within a C function the deadline also passes when keel_shutdown is called, or
+// when the CancelScope is cancelled.
 inline Deadline deadline(int64_t timeout_ns) {
-  return is_inside() ? Deadline::after_or_shutdown(timeout_ns) : Deadline::after(timeout_ns);
+  return is_inside() ? Deadline::after_or_shutdown(timeout_ns, cancel_flag())
+                     : Deadline::after(timeout_ns);
 }
 
 // Called by keel_shutdown once g_api_state is kEnding. Blocks until no thread is inside, or returns

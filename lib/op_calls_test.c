@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The named calls of C, in C11: c = (a b) + bias on |stream|, with defaults where |attributes| are
  * NULL; then y = c cut to [0, 1]. */
+#include <keel/comm_start.h>
 #include <keel/op_calls.h>
 #include <keel/shrink.h>
 
