@@ -12,6 +12,7 @@
 #include "collectives/bootstrap/mem_handle_server.h"
 #include "collectives/bootstrap/process_watch.h"
 #include "collectives/bootstrap/rendezvous.h"
+#include "collectives/bootstrap/store_rendezvous.h"
 #include "collectives/hosts/host_entry.h"
 #include "collectives/team.h"
 #include "core/insiders.h"
@@ -39,23 +40,21 @@ Status NewRank::introduce_to_processes(PeerInfo* out_self) const {
 
 namespace {
 
-// Joins a job that may span hosts, by |id| or through a launcher at |meeting|.
-Status join_hosts(const NewRank& self, const keel_unique_id& id, const HostMeeting* meeting,
-                  Ref<Communicator>* out_communicator) {
-  const Deadline deadline = insiders::deadline(self.options.timeout_ns);
+// Joins a job that may span hosts, by |id| or through a launcher at |rendezvous|.
+Status join_hosts(const NewRank& self, const keel_unique_id& id, const HostRendezvous* rendezvous,
+                  const Deadline& deadline, Ref<Communicator>* out_communicator) {
   PeerInfo info;
   KEEL_RETURN_IF_ERROR(self.introduce_to_processes(&info));
   std::unique_ptr<HostGroup> hosts;
   KEEL_RETURN_IF_ERROR(
-      enter_hosts(id, meeting, info, self.world, self.options.agreement(), deadline, &hosts));
+      enter_hosts(id, rendezvous, info, self.world, self.options.agreement(), deadline, &hosts));
   return Communicator::enter_hosts(std::move(hosts), self.device, self.options, deadline,
                                    out_communicator);
 }
 
 // Joins the rendezvous |id| on this host.
-Status join_inside(const NewRank& self, const keel_unique_id& id,
+Status join_inside(const NewRank& self, const keel_unique_id& id, const Deadline& deadline,
                    Ref<Communicator>* out_communicator) {
-  const Deadline deadline = insiders::deadline(self.options.timeout_ns);
   PeerInfo info;
   KEEL_RETURN_IF_ERROR(self.introduce_to_processes(&info));
   Rendezvous rendezvous;
@@ -81,35 +80,62 @@ Status enter_met(const NewRank& self, const Rendezvous& rendezvous, const Deadli
 
 Status join_by_id(const NewRank& self, const keel_unique_id& id,
                   Ref<Communicator>* out_communicator) {
-  return is_host_id(id) ? join_hosts(self, id, nullptr, out_communicator)
-                        : join_inside(self, id, out_communicator);
+  const Deadline deadline = insiders::deadline(self.options.timeout_ns);
+  return is_host_id(id) ? join_hosts(self, id, nullptr, deadline, out_communicator)
+                        : join_inside(self, id, deadline, out_communicator);
 }
 
 Status join_launched(NewRank self, Ref<Communicator>* out_communicator) {
   auto launch = KEEL_STRUCT_INIT(keel_launch_info, KEEL_STRUCT_LAUNCH_INFO);
+  const Deadline deadline = insiders::deadline(self.options.timeout_ns);
   std::string name;
   KEEL_RETURN_IF_ERROR(read_launcher(&launch, &name));
   self.rank = launch.rank;
   self.world = launch.world;
-  HostMeeting meeting;
-  meeting.name = name;
-  Status joined = read_host_server(launch, &meeting.address);
+  HostRendezvous rendezvous;
+  rendezvous.name = name;
+  Status joined = read_host_server(launch, &rendezvous.address);
   if (joined.ok()) {
     keel_unique_id id = {};
     const bool serves = launch.rank == 0;
-    if (serves) joined = serve_hosts_at(meeting.address, name, &id);
-    if (joined.ok()) joined = join_hosts(self, id, serves ? nullptr : &meeting, out_communicator);
+    if (serves) joined = serve_hosts_at(rendezvous.address, name, &id);
+    if (joined.ok()) {
+      joined = join_hosts(self, id, serves ? nullptr : &rendezvous, deadline, out_communicator);
+    }
   } else if (joined.code() == KEEL_NOT_FOUND) {  // all ranks are on this host
     keel_unique_id id = rendezvous_id(name);
     joined = {};
     if (launch.rank == 0) joined = serve_rendezvous_at(&Team::make_segment, name, &id);
-    if (joined.ok()) joined = join_inside(self, id, out_communicator);
+    if (joined.ok()) joined = join_inside(self, id, deadline, out_communicator);
   }
   // Ranks are missing or duplicate: the variables may belong to a different job.
   if (joined.code() == KEEL_TIMED_OUT || joined.code() == KEEL_ALREADY_EXISTS) {
     return failure(joined.code(), "{}; {}", joined.text(), launcher_hint(launch));
   }
   return joined;
+}
+
+Status join_by_store(const NewRank& self, const CallerStore& store,
+                     Ref<Communicator>* out_communicator) {
+  const Deadline deadline = insiders::deadline(self.options.timeout_ns);
+  StoreRendezvous place(store, self.rank, self.world, deadline);
+  PeerInfo info;
+  const Status ready = self.introduce_to_processes(&info);
+  if (!ready.ok()) {
+    place.refuse(ready);
+    return ready;
+  }
+  const auto serve = [](keel_unique_id* out_id) {
+    HostServerAddress address;
+    is_id_for_hosts(&address);
+    return serve_hosts(address, out_id);
+  };
+  StoreMeeting meeting;
+  KEEL_RETURN_IF_ERROR(place.meet(info, &Team::make_segment, serve, &meeting));
+  if (meeting.spans_hosts) {
+    return join_hosts(self, meeting.hosts, nullptr, deadline, out_communicator);
+  }
+  return enter_met(self, meeting.rendezvous, deadline, out_communicator);
 }
 
 }  // namespace keel

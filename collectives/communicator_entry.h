@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways of one rank into a new communicator: by an id, and through a launcher.
+// Ways of one rank into a new communicator: by an id, a launcher, or a store.
 #ifndef KEEL_COLLECTIVES_COMMUNICATOR_ENTRY_H_
 #define KEEL_COLLECTIVES_COMMUNICATOR_ENTRY_H_
 
@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "collectives/bootstrap/caller_store.h"
 #include "collectives/bootstrap/identity.h"
 #include "collectives/communicator.h"
 #include "core/deadline.h"
@@ -36,6 +37,9 @@ Status join_by_id(const NewRank& self, const keel_unique_id& id,
                   Ref<Communicator>* out_communicator);
 // Implements keel_comm_init_env; rank and world are the launcher's.
 Status join_launched(NewRank self, Ref<Communicator>* out_communicator);
+// Implements keel_comm_init_store.
+Status join_by_store(const NewRank& self, const CallerStore& store,
+                     Ref<Communicator>* out_communicator);
 // Enters the communicator of |rendezvous|, a completed rendezvous of processes of this host.
 Status enter_met(const NewRank& self, const Rendezvous& rendezvous, const Deadline& deadline,
                  Ref<Communicator>* out_communicator);

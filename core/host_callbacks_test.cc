@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Callbacks of keel_stream_on_done and keel_event_on_done, through keel.h.
+#include <keel/comm_start.h>
 #include <keel/shrink.h>
+#include <keel/store.h>
 
 #include <array>
 #include <condition_variable>
@@ -328,6 +330,9 @@ TEST_P(HostCallbacksTest, WaitsAreRefusedByName) {
       {"keel_comm_init_all", [&] { return keel_comm_init_all(&device_, 1, nullptr, &made); }},
       {"keel_comm_init_rank",
        [&] { return keel_comm_init_rank(device_, &id, 0, 1, nullptr, &made); }},
+      {"keel_comm_init_store",
+       [&] { return keel_comm_init_store(device_, nullptr, 0, 1, nullptr, &made); }},
+      {"keel_comm_wait_ready", [&] { return keel_comm_wait_ready(comm, 0); }},
       {"keel_comm_init_env", [&] { return keel_comm_init_env(device_, nullptr, &made); }},
       {"keel_shutdown", [&] { return keel_shutdown(); }},
   };

@@ -4,6 +4,7 @@
 #include <keel/comm_start.h>
 #include <keel/op_calls.h>
 #include <keel/shrink.h>
+#include <keel/store.h>
 
 keel_status keel_test_calls_in_c(keel_stream stream, const keel_tensor* a, const keel_tensor* b,
                                  const keel_tensor* bias, const keel_tensor* c,

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -18,14 +17,13 @@
 #include "collectives/bootstrap/namespaces.h"
 #include "collectives/bootstrap/tcp_id.h"
 #include "collectives/bootstrap/tcp_socket.h"
+#include "collectives/flight/flight_clock.h"
 #include "core/plugin_file.h"
 
 namespace keel {
 
-namespace {
-
-// KEEL_HOST_ID, or NULL. Text that messages would refuse counts as its printable beginning.
-std::string given_host() {
+// Text that messages would refuse counts as its printable beginning.
+std::string given_host_id() {
   const char* const given = trusted_environment("KEEL_HOST_ID");
   if (given == nullptr) return {};
   std::string text(std::string_view(given).substr(0, kMaxHostKey));
@@ -35,23 +33,19 @@ std::string given_host() {
   return text;
 }
 
-}  // namespace
-
 std::string host_key() {
-  std::string key = given_host();
+  std::string key = given_host_id();
   if (!key.empty()) return key;
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
   ProcessToken token;
   // A host without OpenSSL's hash has no key, and counts as one with its processes alone.
-  const std::string whole = fmt::format("host {} {} {} {}", boot, namespace_number("net"),
+  const std::string whole = fmt::format("host {} {} {} {}", boot_id(), namespace_number("net"),
                                         namespace_number("ipc"), namespace_number("pid"));
   if (!job_token(whole, &token).ok()) return fmt::format("process-{}", getpid());
   return token.hex();
 }
 
 std::string host_name() {
-  std::string given = given_host();
+  std::string given = given_host_id();
   if (!given.empty()) return given;
   std::array<char, 256> name = {};
   if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";

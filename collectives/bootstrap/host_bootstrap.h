@@ -22,6 +22,8 @@ namespace keel {
 // KEEL_HOST_ID where set, else a hash of the boot id and of the network, IPC and pid namespaces.
 // Up to kMaxHostKey printable bytes.
 std::string host_key();
+// KEEL_HOST_ID, or an empty text.
+std::string given_host_id();
 // Name of this host for messages: KEEL_HOST_ID where set, else the host name.
 std::string host_name();
 inline constexpr uint32_t kMaxHostKey = 64;

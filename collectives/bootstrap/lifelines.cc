@@ -10,6 +10,7 @@
 #include "base/ipc/file_descriptor.h"
 #include "collectives/bootstrap/mem_handle_server.h"
 #include "collectives/bootstrap/messages.h"
+#include "collectives/bootstrap/proc_peers.h"
 #include "collectives/bootstrap/service_thread.h"
 #include "collectives/bootstrap/system_failure.h"
 #include "collectives/bootstrap/unix_socket.h"
@@ -19,10 +20,16 @@ namespace keel {
 
 namespace {
 
-constexpr int kClosed = -1;  // replaces the number of a connection
+// Replace the number of a connection.
+constexpr int kClosed = -1;
+constexpr int kPipe = -2;  // of ProcPeers
 
 // Checks without waiting.
 bool listens(const ProcessToken& owner) {
+  if (ProcPeer other; ProcPeers::get().find(owner, &other)) {
+    FileDescriptor unused;
+    return open_lifeline(other, &unused).code() != KEEL_NOT_FOUND;
+  }
   FileDescriptor socket;
   Peer peer;
   const Status connected =
@@ -65,8 +72,12 @@ Status Lifelines::connect(const ProcessToken& owner, const Deadline& deadline,
                           uint64_t* out_entry) {
   FileDescriptor socket;
   Peer peer;
-  Status status = connect_to(share_name(owner), Absence::kFails, deadline, &socket, &peer);
-  if (status.ok()) status = send_packet(socket.get(), write_hold(), {});
+  ProcPeer other;
+  const bool is_pipe = ProcPeers::get().find(owner, &other);
+  Status status = is_pipe
+                      ? open_lifeline(other, &socket)
+                      : connect_to(share_name(owner), Absence::kFails, deadline, &socket, &peer);
+  if (status.ok() && !is_pipe) status = send_packet(socket.get(), write_hold(), {});
   // The owner has already closed its sockets.
   const bool is_closed = status.code() == KEEL_NOT_FOUND || status.code() == KEEL_ABORTED;
   if (is_closed) {
@@ -75,7 +86,7 @@ Status Lifelines::connect(const ProcessToken& owner, const Deadline& deadline,
     status = {};
   }
   KEEL_RETURN_IF_ERROR(status);
-  const int number = is_closed ? kClosed : socket.get();
+  const int number = is_closed ? kClosed : is_pipe ? kPipe : socket.get();
   // One-shot: epoll would report a closed connection repeatedly.
   return ServiceThread::get().add(
       std::move(socket), EPOLLIN | EPOLLONESHOT,
@@ -104,8 +115,9 @@ void Lifelines::unwatch(uint64_t watch) {
 void Lifelines::on_event(const ProcessToken& owner, int socket, uint64_t entry, uint32_t events) {
   if (events != 0) {
     Packet packet;
-    const Status received = socket == kClosed ? failure(KEEL_ABORTED, "the peer has gone")
-                                              : receive_packet(socket, &packet);
+    const bool has_packets = socket != kClosed && socket != kPipe;
+    const Status received =
+        has_packets ? receive_packet(socket, &packet) : failure(KEEL_ABORTED, "the peer has gone");
     if (received.code() == KEEL_NOT_READY) {
       (void)ServiceThread::get().set_events(entry, EPOLLIN | EPOLLONESHOT);
       return;

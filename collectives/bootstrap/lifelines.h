@@ -15,7 +15,8 @@
 namespace keel {
 
 // Holds one connection to the MemHandleServer of each watched process, shared by all watches of the
-// process. A process that calls exec keeps its pid, so ProcessWatch does not notice, but closes its
+// process; for a process of ProcPeers, the read end of its lifeline instead. A process that calls
+// exec keeps its pid, so ProcessWatch does not notice, but closes its
 // sockets. Process-wide singleton, never destroyed. Thread-safe.
 class Lifelines {
  public:

@@ -12,6 +12,7 @@
 
 #include "collectives/bootstrap/listener.h"
 #include "collectives/bootstrap/messages.h"
+#include "collectives/bootstrap/proc_peers.h"
 #include "collectives/bootstrap/service_thread.h"
 #include "collectives/bootstrap/system_failure.h"
 #include "core/log.h"
@@ -23,7 +24,8 @@ namespace {
 // Limit for a new connection to send its request.
 constexpr int64_t kTestTimeoutNs = 5'000'000'000;
 
-// Returns the id of |fd|; a failure when the file may shrink.
+}  // namespace
+
 Status check_object(int fd, ObjectId* out_id) {
   struct stat info = {};
   if (fstat(fd, &info) != 0) return system_failure(errno, "fstat");
@@ -34,8 +36,6 @@ Status check_object(int fd, ObjectId* out_id) {
   *out_id = {info.st_dev, info.st_ino};
   return {};
 }
-
-}  // namespace
 
 std::string share_name(const ProcessToken& token) {
   return "keel-share-" + token.hex();
@@ -152,6 +152,9 @@ Status fetch_object(const ProcessToken& owner, const ObjectId& id, const Deadlin
                     const std::function<bool()>& is_given_up, FileDescriptor* out_fd) {
   constexpr int64_t kSliceNs = 20'000'000;
   const std::string what = fmt::format("object {}:{} of {}: ", id.device, id.inode, owner.hex());
+  if (ProcPeer other; ProcPeers::get().find(owner, &other)) {
+    return fetch_through_proc(other, id, out_fd).with_prefix(what);
+  }
   FileDescriptor socket;
   Peer peer;
   const Status connected = connect_to(share_name(owner), Absence::kFails, deadline, &socket, &peer);

@@ -69,7 +69,8 @@ class MemHandleServer {
   std::map<ObjectId, Object> objects_;
 };
 
-// Fetches the object that |owner| published as |id|; the caller owns the descriptor. A stopped
+// Fetches the object that |owner| published as |id|; the caller owns the descriptor. An owner of
+// ProcPeers is not asked: the descriptor comes through /proc. A stopped
 // process never answers: |is_given_up| is polled every 20 ms and ends the wait with KEEL_ABORTED.
 // KEEL_RANK_FAILED when the owner has ended; KEEL_UNAVAILABLE when the owner or this process is out
 // of file descriptors; KEEL_NOT_FOUND; KEEL_PERMISSION_DENIED when the owner belongs to another
@@ -77,6 +78,9 @@ class MemHandleServer {
 // shrink; KEEL_DATA_LOSS for a malformed answer. Thread-safe.
 Status fetch_object(const ProcessToken& owner, const ObjectId& id, const Deadline& deadline,
                     const std::function<bool()>& is_given_up, FileDescriptor* out_fd);
+
+// Returns the id of the memfd |fd|; KEEL_FAILED_PRECONDITION when it may shrink.
+Status check_object(int fd, ObjectId* out_id);
 
 // Returns the abstract socket name at which the process |token| listens.
 std::string share_name(const ProcessToken& token);

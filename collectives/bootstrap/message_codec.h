@@ -36,7 +36,10 @@ enum class MessageKind : uint16_t {
   kHostTable,
   kNotice,
   kRegroup,
-  kRegroupAsk
+  kRegroupAsk,
+  kStoreArrival,
+  kStoreRoster,
+  kStoreReport
 };
 // Magic number, version, kind and size of the whole message.
 inline constexpr size_t kMessageHeader = 12;

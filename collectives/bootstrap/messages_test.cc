@@ -5,7 +5,10 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "collectives/bootstrap/store_messages.h"
 
 namespace keel {
 namespace {
@@ -25,6 +28,26 @@ std::vector<PeerInfo> peer_infos(uint32_t world) {
   std::vector<PeerInfo> all;
   for (uint32_t rank = 0; rank < world; ++rank) all.push_back(peer_info(rank));
   return all;
+}
+
+StoreArrival arrival(uint32_t rank) {
+  StoreArrival made;
+  made.ticket.bytes.fill(3);
+  made.world = kMaxWorld;
+  made.self = peer_info(rank);
+  made.place = {std::string(64, 'h'), std::string(36, 'b'), 4026531836, 4026531840};
+  made.lifeline = {17, {12, UINT64_MAX}};
+  return made;
+}
+
+StoreRoster store_roster(uint32_t world) {
+  StoreRoster made;
+  made.segment = {1, 2};
+  for (uint32_t rank = 0; rank < world; ++rank) {
+    const StoreArrival each = arrival(rank);
+    made.ranks.push_back({each.ticket, each.self, each.place.net_namespace, each.lifeline});
+  }
+  return made;
 }
 
 // One message of each kind, and its parser.
@@ -56,6 +79,21 @@ std::vector<Example> examples() {
          std::vector<PeerInfo> all;
          return parse_roster(bytes, &all);
        }},
+      {write_store_arrival(arrival(1)),
+       [](ByteView bytes) {
+         StoreArrival found;
+         return parse_store_arrival(bytes, &found);
+       }},
+      {write_store_roster(store_roster(2)),
+       [](ByteView bytes) {
+         StoreRoster found;
+         return parse_store_roster(bytes, &found);
+       }},
+      {write_store_report({{}, failure(KEEL_TIMED_OUT, "too late")}),
+       [](ByteView bytes) {
+         StoreReport found;
+         return parse_store_report(bytes, &found);
+       }},
   };
 }
 
@@ -86,6 +124,44 @@ TEST(MessagesTest, AreReadAsTheyWereWritten) {
   }
 }
 
+TEST(MessagesTest, ValuesOfAStoreAreReadAsTheyWereWritten) {
+  const StoreArrival written = arrival(79);
+  const Bytes bytes = write_store_arrival(written);
+  EXPECT_LE(bytes.size(), kMaxStoreArrival);
+  StoreArrival read;
+  ASSERT_TRUE(parse_store_arrival(bytes, &read).ok());
+  EXPECT_EQ(read.ticket, written.ticket);
+  EXPECT_EQ(read.world, written.world);
+  EXPECT_EQ(read.self, written.self);
+  EXPECT_EQ(read.place, written.place);
+  EXPECT_EQ(read.lifeline, written.lifeline);
+  for (uint32_t world : {1u, 5u, kMaxWorld}) {
+    StoreRoster roster = store_roster(world);
+    roster.id = std::string(sizeof(keel_unique_id) - 1, 'i');
+    const Bytes list = write_store_roster(roster);
+    EXPECT_LE(list.size(), max_store_roster(world));
+    StoreRoster found;
+    ASSERT_TRUE(parse_store_roster(list, &found).ok());
+    ASSERT_EQ(found.ranks.size(), world);
+    EXPECT_EQ(found.id, roster.id);
+    EXPECT_EQ(found.segment, roster.segment);
+    EXPECT_EQ(found.ranks.back().peer, roster.ranks.back().peer);
+    EXPECT_EQ(found.ranks.back().lifeline, roster.ranks.back().lifeline);
+  }
+  const Status longest(KEEL_ABORTED, std::string(5000, 'x'));
+  StoreReport report;
+  EXPECT_LE(write_store_report({{}, longest}).size(), kMaxStoreReport);
+  ASSERT_TRUE(parse_store_report(write_store_report({{}, longest}), &report).ok());
+  EXPECT_EQ(report.result.code(), KEEL_ABORTED);
+  StoreRoster odd = store_roster(3);
+  std::swap(odd.ranks[1], odd.ranks[2]);
+  EXPECT_EQ(parse_store_roster(write_store_roster(odd), &odd).code(), KEEL_DATA_LOSS);
+  EXPECT_EQ(parse_store_roster(write_store_roster({}), &odd).code(), KEEL_DATA_LOSS);
+  StoreArrival outside = arrival(3);
+  outside.world = 3;
+  EXPECT_EQ(parse_store_arrival(write_store_arrival(outside), &outside).code(), KEEL_DATA_LOSS);
+}
+
 TEST(MessagesTest, CutShortOrTooLong) {
   for (const Example& example : examples()) {
     ASSERT_TRUE(example.parse(example.bytes).ok());
@@ -97,6 +173,7 @@ TEST(MessagesTest, CutShortOrTooLong) {
     EXPECT_EQ(example.parse(longer).code(), KEEL_DATA_LOSS);
     // Also malformed with a matching size.
     longer[8] = static_cast<uint8_t>(longer.size());
+    longer[9] = static_cast<uint8_t>(longer.size() >> 8);
     EXPECT_EQ(example.parse(longer).code(), KEEL_DATA_LOSS);
   }
 }

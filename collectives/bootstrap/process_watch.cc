@@ -2,6 +2,7 @@
 #include "collectives/bootstrap/process_watch.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -65,6 +66,18 @@ bool proc_shows_own_pids() {
 Status own_start_time(uint64_t* out_start_time) {
   *out_start_time = 0;
   return proc_shows_own_pids() ? process_start_time(getpid(), out_start_time) : Status();
+}
+
+bool has_process_ended(int64_t pid, uint64_t start_time) {
+  if (pid <= 0 || pid > INT_MAX || start_time == 0 || !proc_shows_own_pids()) return false;
+  const FileDescriptor fd(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
+  if (!fd) return errno == ESRCH;
+  uint64_t started = 0;
+  const Status read = process_start_time(pid, &started);
+  if (read.code() == KEEL_NOT_FOUND || (read.ok() && started != start_time)) return true;
+  // /proc still shows a process that no parent has waited for.
+  pollfd ended = {fd.get(), POLLIN, 0};
+  return poll(&ended, 1, 0) == 1;
 }
 
 ProcessWatch& ProcessWatch::get() {

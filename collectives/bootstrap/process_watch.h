@@ -19,6 +19,10 @@ Status process_start_time(int64_t pid, uint64_t* out_start_time);
 // --pid without --mount-proc), in which this pid would name another process.
 Status own_start_time(uint64_t* out_start_time);
 
+// Returns whether the process is known to have ended, also before its parent has waited for it.
+// False where that cannot be told, as for a |start_time| of 0.
+bool has_process_ended(int64_t pid, uint64_t start_time);
+
 // Waits for the kernel's event (pidfd): a killed process is noticed at once, and waiting costs
 // nothing. Process-wide singleton, never destroyed. Thread-safe.
 class ProcessWatch {

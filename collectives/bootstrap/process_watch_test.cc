@@ -80,9 +80,14 @@ TEST(ProcessWatchTest, AKilledProcessIsNoticed) {
   Watch watch(child.pid(), start_time_of(child.pid()));
   Watch another(child.pid(), start_time_of(child.pid()));
   EXPECT_EQ(watch.calls(), 0);
+  const uint64_t start_time = start_time_of(child.pid());
+  EXPECT_FALSE(has_process_ended(child.pid(), start_time));
+  EXPECT_TRUE(has_process_ended(child.pid(), start_time + 1));
+  EXPECT_FALSE(has_process_ended(child.pid(), 0));
   child.kill();  // not reaped yet: noticed as a zombie
   watch.wait();
   another.wait();
+  EXPECT_TRUE(has_process_ended(child.pid(), start_time));
   watch.unwatch();
   EXPECT_EQ(watch.calls(), 1);
   EXPECT_EQ(child.wait(), 128 + 9);
@@ -105,6 +110,7 @@ TEST(ProcessWatchTest, OneThatHasEndedBefore) {
   const uint64_t start_time = start_time_of(pid);
   child.kill();
   EXPECT_EQ(child.wait(), 128 + 9);
+  EXPECT_TRUE(has_process_ended(pid, start_time));
   Watch watch(pid, start_time);
   watch.wait();
 }
