@@ -3,82 +3,18 @@
 // kind of host memory, executors and workspaces, unique ids, failures.
 #include <array>
 #include <cstring>
-#include <functional>
 #include <keel/plugin_kit.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "backends/ascend/testing/own_sdk.h"
+#include "backends/ascend/testing/device_test.h"
 #include "core/testing/library_file.h"
 #include "vendor/ascend/acl.h"
 #include "vendor/ascend/hccl.h"
 
 namespace keel::testing {
 namespace {
-
-// An open device with a stream.
-class AscendTest : public ::testing::Test {
- protected:
-  void TearDown() override { close(); }
-
-  void open(const std::string& settings = "memory_mib=64",
-            const std::function<void(const OwnSdk&)>& change = {}) {
-    sdk_ = std::make_unique<OwnSdk>(settings);
-    if (change) change(*sdk_);
-    instance_ = std::make_unique<OwnInstance>(sdk_->folder());
-    ASSERT_EQ(instance_->count(), 2u) << instance_->reason();
-    ASSERT_EQ(plugin().device->open(instance_->get(), 0, &device_), KEEL_OK) << t_error;
-    ASSERT_EQ(plugin().stream->create(device_, 0, &stream_), KEEL_OK) << t_error;
-  }
-  void close() {
-    if (stream_ != nullptr) plugin().stream->destroy(stream_);
-    for (void* pointer : memory_) plugin().memory->free(device_, KEEL_MEMORY_DEVICE, pointer);
-    if (device_ != nullptr) plugin().device->close(device_);
-    memory_.clear();
-    stream_ = nullptr;
-    device_ = nullptr;
-    instance_.reset();
-    sdk_.reset();
-  }
-  const keel_plugin& plugin() const { return instance_->plugin(); }
-  char* alloc(uint64_t size) {
-    void* pointer = nullptr;
-    EXPECT_EQ(plugin().memory->alloc(device_, KEEL_MEMORY_DEVICE, size, 0, &pointer), KEEL_OK)
-        << t_error;
-    memory_.push_back(pointer);
-    return static_cast<char*>(pointer);
-  }
-  keel_status settle() const {
-    keel_status status = KEEL_NOT_READY;
-    while ((status = plugin().stream->query(stream_)) == KEEL_NOT_READY) std::this_thread::yield();
-    return status;
-  }
-  keel_status copy(keel_copy_kind kind, void* to, const void* from, uint64_t size) const {
-    return plugin().stream->copy(stream_, kind, to, from, size);
-  }
-  // A call of an operator with one output.
-  keel_status run(keel_op_id op, const std::vector<const keel_tensor*>& inputs, keel_tensor output,
-                  const std::vector<keel_attribute>& attributes) {
-    const keel_tensor* const outputs[] = {&output};
-    keel_op_call call = {};
-    call.header = {sizeof(call), KEEL_STRUCT_OP_CALL, nullptr};
-    call.op = op;
-    call.input_count = static_cast<uint32_t>(inputs.size());
-    call.inputs = inputs.data();
-    call.output_count = 1;
-    call.outputs = outputs;
-    call.attribute_count = static_cast<uint32_t>(attributes.size());
-    call.attributes = attributes.data();
-    return plugin().op->run(stream_, &call, nullptr);
-  }
-
-  std::unique_ptr<OwnSdk> sdk_;
-  std::unique_ptr<OwnInstance> instance_;
-  keel_plugin_device* device_ = nullptr;
-  keel_plugin_stream* stream_ = nullptr;
-  std::vector<void*> memory_;
-};
 
 TEST_F(AscendTest, CallsRestoreTheContextOfTheirThread) {
   open();
@@ -180,7 +116,9 @@ TEST_F(AscendTest, AWorkspaceThatDoesNotFitIsOutOfMemory) {
   char* const rest = alloc(4096);
   const keel_tensor c = kit::make_tensor(rest, KEEL_FLOAT32, {4, 4});
   ASSERT_EQ(run(KEEL_OP_FILL, {}, a, {{.f = 1}}), KEEL_OK) << t_error;
-  const std::vector<keel_attribute> product = {{.i = 0}, {.i = 0}, {.f = 1}, {.f = 0}, {.i = 0}};
+  // A product of one call has no temporaries; the workspace is the library's.
+  const Call product(KEEL_OP_MATMUL, {&a, &a, nullptr}, {c},
+                     {{.i = 0}, {.i = 0}, {.f = 1}, {.f = 0}, {.i = 0}});
   keel_status status = KEEL_OK;
   std::vector<void*> filler;
   // Takes what is left, so that no workspace fits.
@@ -190,10 +128,10 @@ TEST_F(AscendTest, AWorkspaceThatDoesNotFitIsOutOfMemory) {
       filler.push_back(pointer);
     }
   }
-  status = run(KEEL_OP_MATMUL, {&a, &a, nullptr}, c, product);
+  status = plugin().op->run(stream_, &product.call, nullptr);
   EXPECT_EQ(status, KEEL_OUT_OF_MEMORY) << t_error;
   for (void* each : filler) plugin().memory->free(device_, KEEL_MEMORY_DEVICE, each);
-  ASSERT_EQ(run(KEEL_OP_MATMUL, {&a, &a, nullptr}, c, product), KEEL_OK) << t_error;
+  ASSERT_EQ(plugin().op->run(stream_, &product.call, nullptr), KEEL_OK) << t_error;
   std::array<float, 16> back = {};
   ASSERT_EQ(copy(KEEL_COPY_DEVICE_TO_HOST, back.data(), rest, sizeof(back)), KEEL_OK);
   ASSERT_EQ(settle(), KEEL_OK) << t_error;

@@ -108,44 +108,59 @@ keel_status run_attention(OperatorCalls& calls, const keel_op_call& call, Tempor
 
 bool supports_attention_backward(const Functions& functions, const keel_op_call& call) {
   return functions.aclnnFlashAttentionScoreGrad != nullptr &&
-         functions.aclnnInplaceCopy != nullptr &&
+         functions.aclnnInplaceCopy != nullptr && functions.aclnnClamp != nullptr &&
          supports_heads<keel_op_attention_backward_attributes>(functions, call, 6);
 }
 
-// The maxima and sums, which rows see nothing and their logsumexp, a constant.
+// The maxima and sums, which rows see nothing and their logsumexp, q and dout without such rows,
+// two constants.
 uint64_t attention_backward_workspace(const keel_op_call& call) {
-  return 2 * row_values_size(call) + temporaries_like(input(call, 5), 2) + Temporaries::rounded(4);
+  return 2 * row_values_size(call) + temporaries_like(input(call, 5), 2) +
+         temporaries_like(input(call, 0), 2) + 2 * Temporaries::rounded(4);
 }
 
 // exp(score - max) / sum with logsumexp as the maximum and a sum of 1. A row that sees nothing has
-// a maximum far above all scores, so all of its probabilities are 0.
+// a maximum far above all scores, so all of its probabilities are 0; the kernel still multiplies
+// them by q, k and dout, and 0 times infinity is NaN. The row's q is therefore clamped to [-1,1],
+// after which a score of minus infinity is that or finite; dout counts as 0, and dq is overwritten.
+// A v that is not finite still makes dk NaN.
 keel_status run_attention_backward(OperatorCalls& calls, const keel_op_call& call,
                                    Temporaries temporaries) {
   const auto a = kit::attributes<keel_op_attention_backward_attributes>(call);
   const View q = view_of(input(call, 0));
+  const View dq = view_of(output(call, 0));
   const View logsumexp = view_of(input(call, 5));
+  const auto type = static_cast<aclDataType>(q.type);
   const View most = row_values(call, &temporaries);
   const View sum = row_values(call, &temporaries);
   const View is_empty = temporaries.take(ACL_BOOL, logsumexp, /*element_bytes=*/4);
   const View offset = temporaries.take(ACL_FLOAT, logsumexp);
+  const View queries = temporaries.take(type, q);
+  const View dout = temporaries.take(type, q);
   View highest;
+  View zero;
   Mode mode;
   KEEL_TRY(mode_of(calls, a.causal != 0, &mode));
   KEEL_TRY(constant(calls, ACL_FLOAT, FLT_MAX, 2, &temporaries, &highest));
+  KEEL_TRY(constant(calls, type, 0, 3, &temporaries, &zero));
   KEEL_TRY(KEEL_ACLNN(calls, LeScalar, logsumexp, Scalar{-HUGE_VAL}, is_empty));
   KEEL_TRY(KEEL_ACLNN(calls, SWhere, is_empty, highest, logsumexp, offset));
   KEEL_TRY(KEEL_ACLNN(calls, InplaceCopy, most, with_last_axis(offset)));
   KEEL_TRY(KEEL_ACLNN(calls, InplaceFillScalar, sum, Scalar{1}));
-  return KEEL_ACLNN(
-      calls, FlashAttentionScoreGrad, with_first_axis(q), with_first_axis(view_of(input(call, 1))),
-      with_first_axis(view_of(input(call, 2))), with_first_axis(view_of(input(call, 4))),
-      /*pseShift=*/absent(), /*dropMask=*/absent(), /*paddingMask=*/absent(), mode.mask,
-      with_first_axis(most), with_first_axis(sum), /*softmaxIn=*/absent(),
-      with_first_axis(view_of(input(call, 3))), /*prefix=*/absent_ints(), a.scale, /*keepProb=*/1.0,
-      /*preTokens=*/int64_t{INT32_MAX}, /*nextTokens=*/int64_t{INT32_MAX}, q.dims[1], kLayout,
-      /*innerPrecise=*/int64_t{0}, mode.sparse, with_first_axis(view_of(output(call, 0))),
-      with_first_axis(view_of(output(call, 1))), with_first_axis(view_of(output(call, 2))),
-      /*dpse=*/absent());
+  KEEL_TRY(KEEL_ACLNN(calls, Clamp, q, Scalar{-1}, Scalar{1}, queries));
+  KEEL_TRY(KEEL_ACLNN(calls, SWhere, by_tokens(is_empty), queries, q, queries));
+  KEEL_TRY(KEEL_ACLNN(calls, SWhere, by_tokens(is_empty), zero, view_of(input(call, 4)), dout));
+  KEEL_TRY(KEEL_ACLNN(
+      calls, FlashAttentionScoreGrad, with_first_axis(queries),
+      with_first_axis(view_of(input(call, 1))), with_first_axis(view_of(input(call, 2))),
+      with_first_axis(dout), /*pseShift=*/absent(), /*dropMask=*/absent(),
+      /*paddingMask=*/absent(), mode.mask, with_first_axis(most), with_first_axis(sum),
+      /*softmaxIn=*/absent(), with_first_axis(view_of(input(call, 3))), /*prefix=*/absent_ints(),
+      a.scale, /*keepProb=*/1.0, /*preTokens=*/int64_t{INT32_MAX},
+      /*nextTokens=*/int64_t{INT32_MAX}, q.dims[1], kLayout, /*innerPrecise=*/int64_t{0},
+      mode.sparse, with_first_axis(dq), with_first_axis(view_of(output(call, 1))),
+      with_first_axis(view_of(output(call, 2))), /*dpse=*/absent()));
+  return KEEL_ACLNN(calls, SWhere, by_tokens(is_empty), zero, dq, dq);
 }
 
 }  // namespace

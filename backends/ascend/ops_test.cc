@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators where the vendor's documents, or its library, leave a trap: values that are not finite,
+// numbers beyond a type, an order of sums, functions that the library lacks.
+#include <cmath>
+#include <vector>
+
+#include "backends/ascend/testing/device_test.h"
+
+namespace keel::testing {
+namespace {
+
+using AscendOpsTest = AscendTest;
+
+constexpr float kInfinity = INFINITY;
+
+// Two queries of one head, of which the first sees nothing: every score is minus infinity.
+TEST_F(AscendOpsTest, AttentionBackwardIgnoresQueriesThatSeeNothing) {
+  open();
+  const struct {
+    const char* what;
+    float q;
+    float k;
+    float dout;
+  } cases[] = {
+      {"keys", 1, -kInfinity, 1},
+      {"gradient", 1, -3, kInfinity},
+      {"gradient NaN", 1, -3, NAN},
+      {"query", kInfinity, -3, 1},
+      {"query and keys", kInfinity, -kInfinity, 1},
+  };
+  for (const auto& [what, q_value, k_value, dout_value] : cases) {
+    // Keys of minus infinity hide themselves from both queries.
+    const bool is_finite = std::isfinite(k_value);
+    const keel_tensor q = floats({2, 1, 2}, {q_value, 0.5, is_finite ? 0.0f : 1.0f, 1});
+    const keel_tensor k = floats({1, 1, 2}, {k_value, 2});
+    const keel_tensor v = floats({1, 1, 2}, {5, 7});
+    const keel_tensor out = floats({2, 1, 2}, {0, 0, 5, 7});
+    const keel_tensor dout = floats({2, 1, 2}, {dout_value, 1, 1, 3});
+    const keel_tensor logsumexp = floats({1, 2}, {-kInfinity, is_finite ? 2.0f : -kInfinity});
+    const keel_tensor to[] = {floats({2, 1, 2}, {9, 9, 9, 9}), floats({1, 1, 2}, {9, 9}),
+                              floats({1, 1, 2}, {9, 9})};
+    const Call call(KEEL_OP_ATTENTION_BACKWARD,
+                    {&q, &k, &v, &out, &dout, &logsumexp, nullptr, nullptr}, {to[0], to[1], to[2]},
+                    {{.f = 1}, {.i = 0}});
+    ASSERT_TRUE(supports(call)) << what;
+    ASSERT_EQ(run(call), KEEL_OK) << t_error;
+    EXPECT_EQ(read(to[0]), (std::vector<float>{0, 0, 0, 0})) << what;
+    EXPECT_EQ(read(to[1]), (std::vector<float>{0, 0})) << what;
+    EXPECT_EQ(read(to[2]), is_finite ? (std::vector<float>{1, 3}) : (std::vector<float>{0, 0}))
+        << what;
+  }
+}
+
+}  // namespace
+}  // namespace keel::testing
