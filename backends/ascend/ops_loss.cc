@@ -83,15 +83,25 @@ keel_status run_cross_entropy(OperatorCalls& calls, const keel_op_call& call,
 
 bool supports_cross_entropy_backward(const Functions& functions, const keel_op_call& call) {
   return supports_rows(functions, call) && functions.aclnnLog != nullptr &&
-         functions.aclnnMul != nullptr && functions.aclnnMuls != nullptr &&
-         functions.aclnnLtTensor != nullptr && functions.aclnnGeScalar != nullptr &&
+         functions.aclnnMuls != nullptr && functions.aclnnDiv != nullptr &&
          functions.aclnnScatterAdd != nullptr;
 }
 
-// The logits in float32, sum_rows, p and the result, ten values for each row, three constants.
+// The logits in float32, sum_rows, p and the result, eleven values for each row, three constants.
 uint64_t cross_entropy_backward_workspace(const keel_op_call& call) {
   return temporaries_like(input(call, 0), 3 + kRowSumsTemporaries) +
-         temporaries_like(input(call, 1), 10) + 3 * Temporaries::rounded(4);
+         temporaries_like(input(call, 1), 11) + 3 * Temporaries::rounded(4);
+}
+
+// Writes to |out_exceeds| whether |values| lie outside of [-bound,bound], or are NaN. Takes two
+// temporaries.
+keel_status exceeds(OperatorCalls& calls, const View& values, float bound, Temporaries* temporaries,
+                    View* out_exceeds) {
+  const View rest = temporaries->take(ACL_FLOAT, values);
+  *out_exceeds = temporaries->take(ACL_BOOL, values, /*element_bytes=*/4);
+  KEEL_TRY(KEEL_ACLNN(calls, Clamp, values, Scalar{-bound}, Scalar{bound}, rest));
+  KEEL_TRY(KEEL_ACLNN(calls, Sub, values, rest, Scalar{1}, rest));
+  return KEEL_ACLNN(calls, Cast, rest, ACL_BOOL, *out_exceeds);
 }
 
 // Splits the logarithm of each row's sum in a part that is subtracted from the logits first and a
@@ -101,26 +111,24 @@ keel_status split_logarithm(OperatorCalls& calls, const View& x, const View& log
                             Temporaries* temporaries, View* out_first, View* out_second) {
   RowSums rows;
   View zero;
+  View is_far;
+  View is_large;
   KEEL_TRY(sum_rows(calls, x, temporaries, &rows));
   KEEL_TRY(constant(calls, ACL_FLOAT, 0, 2, temporaries, &zero));
   const View distance = temporaries->take(ACL_FLOAT, logsumexp);
-  const View bound = temporaries->take(ACL_FLOAT, logsumexp);
-  const View is_close = temporaries->take(ACL_BOOL, logsumexp, /*element_bytes=*/4);
-  const View is_large = temporaries->take(ACL_BOOL, logsumexp, /*element_bytes=*/4);
   *out_first = temporaries->take(ACL_FLOAT, logsumexp);
   *out_second = temporaries->take(ACL_FLOAT, logsumexp);
   KEEL_TRY(KEEL_ACLNN(calls, Log, rows.sum, rows.sum));
   KEEL_TRY(KEEL_ACLNN(calls, Add, rows.sum, rows.most, Scalar{1}, distance));
   KEEL_TRY(KEEL_ACLNN(calls, Sub, distance, logsumexp, Scalar{1}, distance));
-  // |distance| < 2^-17 |logsumexp|, and |logsumexp| >= 64, by their squares.
-  KEEL_TRY(KEEL_ACLNN(calls, Mul, distance, distance, distance));
-  KEEL_TRY(KEEL_ACLNN(calls, Mul, logsumexp, logsumexp, bound));
-  KEEL_TRY(KEEL_ACLNN(calls, GeScalar, bound, Scalar{64.0 * 64.0}, is_large));
-  KEEL_TRY(KEEL_ACLNN(calls, Muls, bound, Scalar{std::ldexp(1.0, -34)}, bound));
-  KEEL_TRY(KEEL_ACLNN(calls, LtTensor, distance, bound, is_close));
-  KEEL_TRY(KEEL_ACLNN(calls, SWhere, is_close, rows.most, logsumexp, *out_first));
+  // |distance| < 2^-17 |logsumexp| by their quotient: their squares would overflow. Below 64, where
+  // the quotient may be NaN, the distance does not count.
+  KEEL_TRY(KEEL_ACLNN(calls, Div, distance, logsumexp, distance));
+  KEEL_TRY(exceeds(calls, distance, std::nextafter(0x1p-17f, 0.0f), temporaries, &is_far));
+  KEEL_TRY(exceeds(calls, logsumexp, std::nextafter(64.0f, 0.0f), temporaries, &is_large));
+  KEEL_TRY(KEEL_ACLNN(calls, SWhere, is_far, logsumexp, rows.most, *out_first));
   KEEL_TRY(KEEL_ACLNN(calls, SWhere, is_large, *out_first, logsumexp, *out_first));
-  KEEL_TRY(KEEL_ACLNN(calls, SWhere, is_close, rows.sum, zero, *out_second));
+  KEEL_TRY(KEEL_ACLNN(calls, SWhere, is_far, zero, rows.sum, *out_second));
   return KEEL_ACLNN(calls, SWhere, is_large, *out_second, zero, *out_second);
 }
 

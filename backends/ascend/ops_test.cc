@@ -51,5 +51,20 @@ TEST_F(AscendOpsTest, AttentionBackwardIgnoresQueriesThatSeeNothing) {
   }
 }
 
+// Squares of such logarithms overflow.
+TEST_F(AscendOpsTest, CrossEntropyBackwardComparesLargeLogarithms) {
+  open();
+  const keel_tensor logits = floats({4, 2}, {1.9e19f, 0, 2e19f, 2e19f, -2e19f, -2e19f, 64, NAN});
+  const keel_tensor labels = tensor<int32_t>(KEEL_INT32, {4}, {1, 1, 1, -1});
+  // The first differs from the row's own by more than 2^-17 of it, the others by less.
+  const keel_tensor logsumexp = floats({4}, {2e19f, 2e19f, -2e19f, 64});
+  const keel_tensor dlogits = floats({4, 2}, std::vector<float>(8, 9));
+  ASSERT_EQ(
+      run(KEEL_OP_CROSS_ENTROPY_BACKWARD, {&logits, &labels, &logsumexp}, dlogits, {{.f = 1}}),
+      KEEL_OK)
+      << t_error;
+  EXPECT_EQ(read(dlogits), (std::vector<float>{0, -1, 0.5, -0.5, 0.5, -0.5, 0, 0}));
+}
+
 }  // namespace
 }  // namespace keel::testing
