@@ -14,10 +14,13 @@ constexpr Ints kLastOfTwo = {{1}, 1};
 
 // ---- cross entropy ---------------------------------------------------------------------
 
+bool supports_powers(const Functions& functions, const keel_op_call& call) {
+  return are_plain(call) && has_checked_indices(functions) && functions.aclnnExp != nullptr;
+}
+
 bool supports_rows(const Functions& functions, const keel_op_call& call) {
-  return are_plain(call) && has_checked_indices(functions) && functions.aclnnAmax != nullptr &&
-         functions.aclnnExp != nullptr && functions.aclnnReduceSum != nullptr &&
-         functions.aclnnAdd != nullptr;
+  return supports_powers(functions, call) && functions.aclnnAmax != nullptr &&
+         functions.aclnnReduceSum != nullptr;
 }
 
 // The targets of the rows are gathered.
@@ -222,8 +225,8 @@ keel_status run_cross_entropy_shard(OperatorCalls& calls, const keel_op_call& ca
 }
 
 bool supports_cross_entropy_shard_backward(const Functions& functions, const keel_op_call& call) {
-  return supports_rows(functions, call) && functions.aclnnGeScalar != nullptr &&
-         functions.aclnnMuls != nullptr && functions.aclnnScatterAdd != nullptr;
+  return supports_powers(functions, call) && functions.aclnnMuls != nullptr &&
+         functions.aclnnScatterAdd != nullptr;
 }
 
 // The logits in float32, p and the result, six values for each row, two constants.

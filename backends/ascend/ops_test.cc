@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/ascend/testing/device_test.h"
+#include "core/testing/library_file.h"
 
 namespace keel::testing {
 namespace {
@@ -64,6 +65,23 @@ TEST_F(AscendOpsTest, CrossEntropyBackwardComparesLargeLogarithms) {
       KEEL_OK)
       << t_error;
   EXPECT_EQ(read(dlogits), (std::vector<float>{0, -1, 0.5, -0.5, 0.5, -0.5, 0, 0}));
+}
+
+TEST_F(AscendOpsTest, CrossEntropyShardBackwardDemandsOnlyWhatItCalls) {
+  open("memory_mib=64", [](const OwnSdk& sdk) {
+    for (const char* name : {"aclnnAmax", "aclnnReduceSum", "aclnnGeScalar"}) {
+      ASSERT_TRUE(remove_symbol(sdk.path("libopapi.so"), name)) << name;
+    }
+  });
+  const keel_tensor logits = floats({2, 2}, {0, 0, 0, 0});
+  const keel_tensor labels = tensor<int32_t>(KEEL_INT32, {2}, {1, -1});
+  const keel_tensor logsumexp = floats({2}, {0, 0});
+  const keel_tensor dlogits = floats({2, 2}, {9, 9, 9, 9});
+  const Call call(KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD, {&logits, &labels, &logsumexp}, {dlogits},
+                  {{.f = 1}, {.i = 0}});
+  ASSERT_TRUE(supports(call));
+  ASSERT_EQ(run(call), KEEL_OK) << t_error;
+  EXPECT_EQ(read(dlogits), (std::vector<float>{1, 0, 0, 0}));
 }
 
 }  // namespace
