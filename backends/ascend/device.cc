@@ -51,11 +51,11 @@ keel_status Device::open(const Sdk& sdk, uint32_t ordinal, std::unique_ptr<Devic
     if (status != KEEL_OK) return status;
   }
   if (acl.aclrtCtxSetSysParamOpt != nullptr) {
-    // Sums in a fixed order: aclnnRmsNormGrad, for one, has none otherwise.
     status = device->call("aclrtCtxSetSysParamOpt", [&](const Functions& functions) {
       return functions.aclrtCtxSetSysParamOpt(ACL_OPT_DETERMINISTIC, 1);
     });
     if (status != KEEL_OK && status != KEEL_UNSUPPORTED) return status;
+    device->fixes_order_ = status == KEEL_OK;
   }
   *out_device = std::move(device);
   return KEEL_OK;

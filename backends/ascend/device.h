@@ -27,6 +27,10 @@ class Device {
   uint32_t ordinal() const { return ordinal_; }
   aclrtContext context() const { return context_; }
   PinnedPool& pinned_pool() { return pinned_pool_; }
+  // Whether all operators sum in an order that is fixed for a shape. Where the runtime has no such
+  // option, some do not: aclnnRmsNormGrad, aclnnEmbeddingDenseBackward, aclnnScatterAdd and, as far
+  // as its documents say nothing, aclnnFlashAttentionScoreGrad.
+  bool fixes_order() const { return fixes_order_; }
 
   // Runs |body|, which calls function |name| of the table passed to |body|, in the device's
   // context, and restores the thread's previous context. Returns KEEL_DEVICE_LOST on the first call
@@ -87,6 +91,7 @@ class Device {
   aclrtContext context_ = nullptr;
   int32_t least_priority_ = 0;
   int32_t greatest_priority_ = 0;
+  bool fixes_order_ = false;
   std::atomic<aclError> loss_{ACL_SUCCESS};
   PinnedPool pinned_pool_;
 };

@@ -6,8 +6,10 @@
 #include "backends/ascend/types.h"
 
 namespace keel::ascend {
+namespace {
 
-const Op* find_op(keel_op_id op) {
+// NULL if the vendor's library has nothing for the operator.
+const Op* op_of(keel_op_id op) {
   switch (op) {
     case KEEL_OP_FILL:
       return &kFill;
@@ -94,6 +96,16 @@ const Op* find_op(keel_op_id op) {
     default:
       return nullptr;
   }
+}
+
+}  // namespace
+
+const Op* find_op(const Device& device, const keel_op_call& call) {
+  const Op* const op = op_of(call.op);
+  if (op == nullptr || !device.sdk().no_operators().empty()) return nullptr;
+  if (!op->supports(device.functions(), call)) return nullptr;
+  const bool needs_order = op->needs_fixed_order != nullptr && op->needs_fixed_order(call);
+  return needs_order && !device.fixes_order() ? nullptr : op;
 }
 
 View Temporaries::take(aclDataType type, const View& like, uint64_t element_bytes) {

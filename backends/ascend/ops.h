@@ -38,10 +38,13 @@ struct Op {
   // Bytes of temporaries; NULL: none.
   uint64_t (*workspace)(const keel_op_call& call);
   keel_status (*run)(OperatorCalls& calls, const keel_op_call& call, Temporaries temporaries);
+  // Whether the call's contract fixes an order of sums that the vendor's kernel fixes only where
+  // the device has that option (Device::fixes_order); NULL: never.
+  bool (*needs_fixed_order)(const keel_op_call& call) = nullptr;
 };
 
-// NULL if the vendor's library has nothing for the operator.
-const Op* find_op(keel_op_id op);
+// NULL if the vendor's library, on |device|, does not compute exactly this call.
+const Op* find_op(const Device& device, const keel_op_call& call);
 
 extern const Op kFill;
 extern const Op kCast;
@@ -106,6 +109,10 @@ bool is_empty(const keel_op_call& call);
 // vendor's documents promise strided tensors, but do not mention broadcasts by stride.
 bool are_plain(const keel_op_call& call);
 bool is_16_bit(keel_dtype dtype);
+// For Op::needs_fixed_order.
+inline bool always(const keel_op_call& /*call*/) {
+  return true;
+}
 inline bool is_float32(const keel_tensor& tensor) {
   return tensor.dtype == KEEL_FLOAT32;
 }

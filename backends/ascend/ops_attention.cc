@@ -167,8 +167,8 @@ keel_status run_attention_backward(OperatorCalls& calls, const keel_op_call& cal
 
 const Op kAttention = {"aclnn.flash_attention_score", KEEL_OP_NATIVE, supports_attention,
                        attention_workspace, run_attention};
-const Op kAttentionBackward = {"aclnn.flash_attention_score_grad", KEEL_OP_NATIVE,
-                               supports_attention_backward, attention_backward_workspace,
-                               run_attention_backward};
+const Op kAttentionBackward = {
+    "aclnn.flash_attention_score_grad", KEEL_OP_NATIVE,         supports_attention_backward,
+    attention_backward_workspace,       run_attention_backward, always};
 
 }  // namespace keel::ascend

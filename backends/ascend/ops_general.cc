@@ -269,6 +269,6 @@ const Op kReduce = {"aclnn.reduce_sum, amax", KEEL_OP_NATIVE, supports_reduce, r
 const Op kGather = {"aclnn.gather+where", KEEL_OP_COMPOSED, supports_gather, gather_workspace,
                     run_gather};
 const Op kScatter = {"aclnn.where+scatter_add", KEEL_OP_COMPOSED, supports_scatter,
-                     scatter_workspace, run_scatter};
+                     scatter_workspace,         run_scatter,      always};
 
 }  // namespace keel::ascend

@@ -230,11 +230,12 @@ const Op kSoftmaxBackward = {"aclnn.softmax_backward", KEEL_OP_NATIVE, supports_
 const Op kLayerNormBackward = {"aclnn.layer_norm_backward", KEEL_OP_NATIVE,
                                supports_layer_norm_backward, norm_backward_workspace,
                                run_layer_norm_backward};
-const Op kRmsNormBackward = {"aclnn.rms_norm_grad", KEEL_OP_NATIVE, supports_rms_norm_backward,
-                             norm_backward_workspace, run_rms_norm_backward};
-const Op kEmbeddingBackward = {"aclnn.where+embedding_dense_backward", KEEL_OP_COMPOSED,
-                               supports_embedding_backward, embedding_backward_workspace,
-                               run_embedding_backward};
+const Op kRmsNormBackward = {"aclnn.rms_norm_grad",      KEEL_OP_NATIVE,
+                             supports_rms_norm_backward, norm_backward_workspace,
+                             run_rms_norm_backward,      always};
+const Op kEmbeddingBackward = {
+    "aclnn.where+embedding_dense_backward", KEEL_OP_COMPOSED,       supports_embedding_backward,
+    embedding_backward_workspace,           run_embedding_backward, always};
 const Op kClampBackward = {"aclnn.ge+le+where", KEEL_OP_COMPOSED, supports_clamp_backward,
                            clamp_backward_workspace, run_clamp_backward};
 

@@ -84,5 +84,37 @@ TEST_F(AscendOpsTest, CrossEntropyShardBackwardDemandsOnlyWhatItCalls) {
   EXPECT_EQ(read(dlogits), (std::vector<float>{1, 0, 0, 0}));
 }
 
+// Sums that the library adds up in any order unless told otherwise.
+TEST_F(AscendOpsTest, WithoutAFixedOrderSuchSumsAreNotClaimed) {
+  for (const bool fixes_order : {true, false}) {
+    open("memory_mib=64", [&](const OwnSdk& sdk) {
+      if (fixes_order) return;
+      ASSERT_TRUE(remove_symbol(sdk.path("libascendcl.so"), "aclrtCtxSetSysParamOpt"));
+    });
+    const keel_tensor x = floats({2, 2}, {1, 2, 3, 4});
+    const keel_tensor y = floats({2, 2}, {0, 0, 0, 0});
+    const keel_tensor row = floats({2}, {1, 1});
+    const keel_tensor cube = floats({2, 1, 2}, {1, 2, 3, 4});
+    const keel_tensor logsumexp = floats({1, 2}, {0, 0});
+    const keel_tensor index = tensor<int32_t>(KEEL_INT32, {2}, {0, 1});
+    const keel_tensor indices = tensor<int32_t>(KEEL_INT32, {2, 2}, {0, 1, 1, 0});
+    EXPECT_EQ(supports(Call(KEEL_OP_RMS_NORM_BACKWARD, {&x, &x, &row, &row}, {y, row}, {})),
+              fixes_order);
+    EXPECT_EQ(supports(Call(KEEL_OP_EMBEDDING_BACKWARD, {&x, &index}, {y}, {{.i = 0}})),
+              fixes_order);
+    EXPECT_EQ(supports(Call(KEEL_OP_SCATTER, {&x, &indices}, {y}, {{.i = 0}, {.i = 1}})),
+              fixes_order);
+    const Call attention(KEEL_OP_ATTENTION_BACKWARD,
+                         {&cube, &cube, &cube, &cube, &cube, &logsumexp, nullptr, nullptr},
+                         {cube, cube, cube}, {{.f = 1}, {.i = 0}});
+    EXPECT_EQ(supports(attention), fixes_order);
+    EXPECT_EQ(run(attention), fixes_order ? KEEL_OK : KEEL_UNSUPPORTED) << t_error;
+    EXPECT_TRUE(supports(Call(KEEL_OP_SUM, {&x}, {row}, {{.i = 0}})));
+    EXPECT_TRUE(
+        supports(Call(KEEL_OP_LAYER_NORM_BACKWARD, {&x, &x, &row, &row, &row}, {y, row, row}, {})));
+    close();
+  }
+}
+
 }  // namespace
 }  // namespace keel::testing

@@ -162,15 +162,12 @@ constexpr keel_stream_table kStreamTable = {
 
 keel_status op_query(keel_plugin_device* device, const keel_op_call* call,
                      keel_op_support* out_support) {
-  const Op* const op = find_op(call->op);
-  const Sdk& sdk = object(device).sdk();
+  const Op* const op = find_op(object(device), *call);
   out_support->level = KEEL_OP_NONE;
   out_support->score = 0;
   out_support->workspace_bytes = 0;
   out_support->kernel = nullptr;
-  if (op == nullptr || !sdk.no_operators().empty() || !op->supports(sdk.functions(), *call)) {
-    return KEEL_OK;
-  }
+  if (op == nullptr) return KEEL_OK;
   out_support->level = op->level;
   out_support->score = 100;
   out_support->workspace_bytes = op->workspace == nullptr ? 0 : op->workspace(*call);
@@ -180,9 +177,8 @@ keel_status op_query(keel_plugin_device* device, const keel_op_call* call,
 
 keel_status op_run(keel_plugin_stream* stream, const keel_op_call* call, void* workspace) {
   return kit::guard([&]() -> keel_status {
-    const Op* const op = find_op(call->op);
-    const Sdk& sdk = object(stream).device().sdk();
-    if (op == nullptr || !sdk.no_operators().empty() || !op->supports(sdk.functions(), *call)) {
+    const Op* const op = find_op(object(stream).device(), *call);
+    if (op == nullptr) {
       return kit::fail(KEEL_UNSUPPORTED, "ascend: no operator of aclnn for this call of op %u",
                        call->op);
     }
