@@ -160,23 +160,19 @@ OperatorCalls::~OperatorCalls() {
 
 keel_status OperatorCalls::causal_mask(View* out_mask) {
   constexpr int64_t kExtent = ACLNN_CAUSAL_MASK_EXTENT;
-  if (causal_mask_ != nullptr) {
-    *out_mask = dense(causal_mask_, ACL_BOOL, {kExtent, kExtent});
-    return KEEL_OK;
+  keel_status status = KEEL_OK;
+  if (causal_mask_ == nullptr) {
+    void* memory = nullptr;
+    status = device_.alloc(KEEL_MEMORY_DEVICE, kExtent * kExtent, &memory);
+    if (status != KEEL_OK) return status;
+    causal_mask_ = memory;
   }
-  void* memory = nullptr;
-  keel_status status = device_.alloc(KEEL_MEMORY_DEVICE, kExtent * kExtent, &memory);
-  if (status != KEEL_OK) return status;
-  const View mask = dense(memory, ACL_BOOL, {kExtent, kExtent});
-  status = KEEL_ACLNN(*this, InplaceFillScalar, mask, Scalar{1});
-  if (status == KEEL_OK) status = KEEL_ACLNN(*this, Triu, mask, int64_t{1}, mask);
-  if (status != KEEL_OK) {
-    (void)device_.free(KEEL_MEMORY_DEVICE, memory);
-    return status;
-  }
-  causal_mask_ = memory;
-  *out_mask = mask;
-  return KEEL_OK;
+  *out_mask = dense(causal_mask_, ACL_BOOL, {kExtent, kExtent});
+  if (is_causal_mask_made_) return KEEL_OK;
+  status = KEEL_ACLNN(*this, InplaceFillScalar, *out_mask, Scalar{1});
+  if (status == KEEL_OK) status = KEEL_ACLNN(*this, Triu, *out_mask, int64_t{1}, *out_mask);
+  is_causal_mask_made_ = status == KEEL_OK;
+  return status;
 }
 
 keel_status OperatorCalls::check(const char* name, keel_status called) {

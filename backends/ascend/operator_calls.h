@@ -189,7 +189,10 @@ class OperatorCalls {
   Device& device_;
   const aclrtStream& stream_;
   Scratch scratch_;
+  // From the first use to the end, even if a kernel that makes the mask fails: others may be
+  // queued.
   void* causal_mask_ = nullptr;
+  bool is_causal_mask_made_ = false;
   aclnnStatus result_ = 0;
   std::string key_;
   std::unordered_map<std::string, std::unique_ptr<Entry>> entries_;

@@ -116,5 +116,19 @@ TEST_F(AscendOpsTest, WithoutAFixedOrderSuchSumsAreNotClaimed) {
   }
 }
 
+// The second kernel that makes the mask is refused while the first one still waits to write it.
+TEST_F(AscendOpsTest, CausalMaskOutlivesAFailureWhileItIsMade) {
+  open("memory_mib=64 faults=stall:op@1=50,refuse:op@2");
+  const keel_tensor x = floats({2, 1, 1}, {1, 2});
+  const keel_tensor out = floats({2, 1, 1}, {9, 9});
+  const keel_tensor logsumexp = floats({1, 2}, {9, 9});
+  const Call attention(KEEL_OP_ATTENTION, {&x, &x, &x, nullptr, nullptr}, {out, logsumexp},
+                       {{.f = 0}, {.i = 1}});
+  EXPECT_EQ(run(attention), KEEL_INTERNAL);
+  EXPECT_EQ(settle(), KEEL_OK) << t_error;
+  ASSERT_EQ(run(attention), KEEL_OK) << t_error;
+  EXPECT_EQ(read(out), (std::vector<float>{1, 1.5}));
+}
+
 }  // namespace
 }  // namespace keel::testing
