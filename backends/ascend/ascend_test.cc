@@ -38,6 +38,30 @@ TEST_F(AscendTest, CallsRestoreTheContextOfTheirThread) {
   }).join();
 }
 
+// The plugin has no memory left for a descriptor, in the middle of a call in its own context.
+TEST_F(AscendTest, CallsRestoreTheContextWhenMemoryIsShort) {
+  for (const char* which : {"1", "2"}) {
+    open(std::string("memory_mib=64 null_descriptor=") + which);
+    void* const library = dlopen(sdk_->path("libascendcl.so").c_str(), RTLD_NOW | RTLD_NOLOAD);
+    ASSERT_NE(library, nullptr);
+    const auto get = reinterpret_cast<decltype(&aclrtGetCurrentContext)>(
+        dlsym(library, "aclrtGetCurrentContext"));
+    const auto set = reinterpret_cast<decltype(&aclrtSetDevice)>(dlsym(library, "aclrtSetDevice"));
+    ASSERT_EQ(set(1), ACL_SUCCESS);
+    aclrtContext before = nullptr;
+    ASSERT_EQ(get(&before), ACL_SUCCESS);
+    const keel_tensor x = kit::make_tensor(alloc(64), KEEL_FLOAT32, {4});
+    EXPECT_EQ(run(KEEL_OP_FILL, {}, x, {{.f = 3}}), KEEL_OUT_OF_MEMORY) << t_error;
+    aclrtContext after = nullptr;
+    EXPECT_EQ(get(&after), ACL_SUCCESS);
+    EXPECT_EQ(after, before);
+    ASSERT_EQ(run(KEEL_OP_FILL, {}, x, {{.f = 3}}), KEEL_OK) << t_error;
+    EXPECT_EQ(read(x), (std::vector<float>{3, 3, 3, 3}));
+    reinterpret_cast<decltype(&aclrtResetDevice)>(dlsym(library, "aclrtResetDevice"))(1);
+    close();
+  }
+}
+
 // The chip reads and writes host memory when a copy runs, so the caller's own must be staged.
 TEST_F(AscendTest, PageableMemoryMayChangeAfterTheCall) {
   open();

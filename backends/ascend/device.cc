@@ -32,17 +32,16 @@ keel_status Device::open(const Sdk& sdk, uint32_t ordinal, std::unique_ptr<Devic
   }
   const Functions& acl = sdk.functions();
   std::unique_ptr<Device> device(new Device(sdk, ordinal));
-  aclrtContext before = nullptr;
-  if (acl.aclrtGetCurrentContext(&before) != ACL_SUCCESS) before = nullptr;
-  keel_status status =
-      device->check("aclrtSetDevice", acl.aclrtSetDevice(static_cast<int32_t>(ordinal)));
-  if (status != KEEL_OK) return status;
-  status = device->check("aclrtGetCurrentContext", acl.aclrtGetCurrentContext(&device->context_));
-  if (before != nullptr) (void)acl.aclrtSetCurrentContext(before);
-  if (status != KEEL_OK) {
-    (void)acl.aclrtResetDevice(static_cast<int32_t>(ordinal));
-    return status;
+  keel_status status = KEEL_OK;
+  {
+    ContextKeeper keeper(acl);
+    keeper.expect_change();
+    status = device->check("aclrtSetDevice", acl.aclrtSetDevice(static_cast<int32_t>(ordinal)));
+    if (status != KEEL_OK) return status;
+    device->is_set_ = true;
+    status = device->check("aclrtGetCurrentContext", acl.aclrtGetCurrentContext(&device->context_));
   }
+  if (status != KEEL_OK) return status;
   if (acl.aclrtDeviceGetStreamPriorityRange != nullptr) {
     status = device->call("aclrtDeviceGetStreamPriorityRange", [&](const Functions& functions) {
       return functions.aclrtDeviceGetStreamPriorityRange(&device->least_priority_,
@@ -62,7 +61,7 @@ keel_status Device::open(const Sdk& sdk, uint32_t ordinal, std::unique_ptr<Devic
 }
 
 Device::~Device() {
-  if (context_ == nullptr) return;
+  if (!is_set_) return;
   for (const auto& block : pinned_pool_.blocks()) {
     (void)free(KEEL_MEMORY_PINNED, block->memory);
   }
@@ -73,7 +72,7 @@ keel_status Device::say_lost() const {
   return kit::fail(KEEL_DEVICE_LOST, "ascend: device %u is lost: error %d", ordinal_, loss_.load());
 }
 
-keel_status Device::check(const char* name, aclError error) {
+keel_status Device::check(const char* name, aclError error) noexcept {
   if (error == ACL_SUCCESS) return KEEL_OK;
   if (is_fatal(error)) {
     aclError none = ACL_SUCCESS;
@@ -132,10 +131,12 @@ keel_status Device::host_register(void* pointer, uint64_t size, void** out_devic
   if (found != registrations.ranges.end()) {
     return kit::fail(KEEL_ALREADY_EXISTS, "ascend: the memory is registered with another size");
   }
+  const auto added =
+      registrations.ranges.emplace(std::pair(&sdk_, pointer), Registrations::Range{size, 1}).first;
   const keel_status status = call("aclrtHostRegisterV2", [&](const Functions& acl) {
     return acl.aclrtHostRegisterV2(pointer, size, ACL_HOST_REG_PINNED);
   });
-  if (status == KEEL_OK) registrations.ranges[{&sdk_, pointer}] = {size, 1};
+  if (status != KEEL_OK) registrations.ranges.erase(added);
   return status;
 }
 

@@ -33,8 +33,8 @@ class Device {
   bool fixes_order() const { return fixes_order_; }
 
   // Runs |body|, which calls function |name| of the table passed to |body|, in the device's
-  // context, and restores the thread's previous context. Returns KEEL_DEVICE_LOST on the first call
-  // that reports the loss of the device and on every later call.
+  // context, and restores the thread's previous context, also if |body| throws. Returns
+  // KEEL_DEVICE_LOST on the first call that reports the loss of the device and on every later call.
   template <typename Body>
   keel_status call(const char* name, Body&& body) {
     if (is_lost()) return say_lost();
@@ -43,7 +43,7 @@ class Device {
   // Like call, for functions that release a resource. Returns KEEL_OK on a lost device, where the
   // resource no longer exists.
   template <typename Body>
-  keel_status release(const char* name, Body&& body) {
+  keel_status release(const char* name, Body&& body) noexcept {
     const aclError error = run(std::forward<Body>(body));
     return is_lost() || is_fatal(error) ? keel_status{KEEL_OK} : check(name, error);
   }
@@ -69,25 +69,44 @@ class Device {
   bool is_lost() const { return loss_.load(std::memory_order_acquire) != ACL_SUCCESS; }
   bool is_pinned(const void* pointer);
   keel_status say_lost() const;
-  keel_status check(const char* name, aclError error);
+  keel_status check(const char* name, aclError error) noexcept;
 
-  // A thread's context need not be set: the runtime has none in a fresh thread, and none to
+  // Restores the calling thread's context. The runtime has none in a fresh thread, and none to
   // restore.
+  class ContextKeeper {
+   public:
+    explicit ContextKeeper(const Functions& acl) : acl_(acl) {
+      if (acl.aclrtGetCurrentContext(&before_) != ACL_SUCCESS) before_ = nullptr;
+    }
+    ~ContextKeeper() {
+      if (before_ != nullptr && is_changed_) (void)acl_.aclrtSetCurrentContext(before_);
+    }
+    ContextKeeper(const ContextKeeper&) = delete;
+    ContextKeeper& operator=(const ContextKeeper&) = delete;
+
+    aclrtContext before() const { return before_; }
+    void expect_change() { is_changed_ = true; }
+
+   private:
+    const Functions& acl_;
+    aclrtContext before_ = nullptr;
+    bool is_changed_ = false;
+  };
+
   template <typename Body>
   aclError run(Body&& body) {
     const Functions& acl = functions();
-    aclrtContext before = nullptr;
-    if (acl.aclrtGetCurrentContext(&before) != ACL_SUCCESS) before = nullptr;
-    if (before == context_) return body(acl);
-    aclError error = acl.aclrtSetCurrentContext(context_);
+    ContextKeeper keeper(acl);
+    if (keeper.before() == context_) return body(acl);
+    const aclError error = acl.aclrtSetCurrentContext(context_);
     if (error != ACL_SUCCESS) return error;
-    error = body(acl);
-    if (before != nullptr) (void)acl.aclrtSetCurrentContext(before);
-    return error;
+    keeper.expect_change();
+    return body(acl);
   }
 
   const Sdk& sdk_;
   const uint32_t ordinal_;
+  bool is_set_ = false;  // by aclrtSetDevice, which the destructor undoes
   aclrtContext context_ = nullptr;
   int32_t least_priority_ = 0;
   int32_t greatest_priority_ = 0;

@@ -179,7 +179,7 @@ keel_status OperatorCalls::check(const char* name, keel_status called) {
   const aclnnStatus result = std::exchange(result_, 0);
   if (called != KEEL_OK || result == 0) return called;
   // aclnn's numbers do not say whether the device is lost; any call of the runtime does.
-  const std::string text = device_.sdk().text_of(name, aclError{result});
+  const ErrorText text = device_.sdk().text_of(name, aclError{result});
   const keel_status asked = device_.call("aclrtStreamQuery", [&](const Functions& acl) {
     aclrtStreamStatus ignored = ACL_STREAM_STATUS_COMPLETE;
     const aclError error = acl.aclrtStreamQuery(stream_, &ignored);

@@ -26,7 +26,7 @@ class PinnedPool {
     uint64_t size = 0;
   };
 
-  // Returns a free block, or NULL: the caller then allocates memory for add().
+  // Returns a free block, or NULL: the caller then allocates memory for a block of add().
   Block* take(const void* user) {
     const std::lock_guard lock(mutex_);
     for (const auto& block : blocks_) {
@@ -36,10 +36,15 @@ class PinnedPool {
     }
     return nullptr;
   }
-  Block* add(void* memory, const void* user) {
+  // Returns a block without memory.
+  Block* add(const void* user) {
     const std::lock_guard lock(mutex_);
-    blocks_.push_back(std::make_unique<Block>(Block{this, memory, user}));
+    blocks_.push_back(std::make_unique<Block>(Block{this, nullptr, user}));
     return blocks_.back().get();
+  }
+  void remove(const Block* block) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(blocks_, [block](const auto& each) { return each.get() == block; });
   }
   void give_back(Block* block) {
     const std::lock_guard lock(mutex_);

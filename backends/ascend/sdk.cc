@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include <cstdarg>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,6 +28,13 @@ void require(kit::VendorLibrary& library, const char* name, Function** out_funct
 }
 
 }  // namespace
+
+ErrorText::ErrorText(const char* format, ...) noexcept {
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text_, sizeof(text_), format, arguments);
+  va_end(arguments);
+}
 
 const Sdk& Sdk::of(const std::string& folder) {
   // Never destroyed, like the libraries.
@@ -85,12 +94,12 @@ bool Sdk::start() {
   // A framework in the process may have called aclInit before.
   if (started != ACL_SUCCESS && started != ACL_ERROR_REPEAT_INITIALIZE &&
       started != ACL_ERROR_RT_REPEATED_INIT) {
-    reason_ = description_ + ": " + text_of("aclInit", started);
+    reason_ = description_ + ": " + text_of("aclInit", started).c_str();
     return false;
   }
   const aclError counted = functions_.aclrtGetDeviceCount(&device_count_);
   if (counted != ACL_SUCCESS) {
-    reason_ = description_ + ": " + text_of("aclrtGetDeviceCount", counted);
+    reason_ = description_ + ": " + text_of("aclrtGetDeviceCount", counted).c_str();
     return false;
   }
   reason_ = description_ + ": the runtime shows no device";
@@ -144,22 +153,19 @@ void Sdk::open_operators(const std::string& folder) {
   if (!missing.empty()) no_operators_ = "unusable aclnn: symbols missing: " + missing;
 }
 
-std::string Sdk::text_of(const char* call, aclError error) const {
-  std::string text = std::string(call) + ": error " + std::to_string(error);
+ErrorText Sdk::text_of(const char* call, aclError error) const noexcept {
   // The runtime has no text for a number, only for its last error.
   const char* const last =
       functions_.aclGetRecentErrMsg == nullptr ? nullptr : functions_.aclGetRecentErrMsg();
-  if (last != nullptr && *last != '\0') text += std::string(": ") + last;
-  return text;
+  if (last == nullptr || *last == '\0') return ErrorText("%s: error %d", call, error);
+  return ErrorText("%s: error %d: %s", call, error, last);
 }
 
-std::string Sdk::text_of(const char* call, HcclResult result) const {
-  const int32_t number = result;
-  std::string text = std::string(call) + ": HcclResult " + std::to_string(number);
-  if (functions_.HcclGetErrorString == nullptr) return text;
-  const char* const name = functions_.HcclGetErrorString(result);
-  if (name != nullptr) text += std::string(": ") + name;
-  return text;
+ErrorText Sdk::text_of(const char* call, HcclResult result) const noexcept {
+  const char* const name =
+      functions_.HcclGetErrorString == nullptr ? nullptr : functions_.HcclGetErrorString(result);
+  if (name == nullptr) return ErrorText("%s: HcclResult %d", call, result);
+  return ErrorText("%s: HcclResult %d: %s", call, result, name);
 }
 
 bool is_fatal(aclError error) {

@@ -105,6 +105,16 @@ struct Functions {
   // NOLINTEND(bugprone-macro-parentheses)
 };
 
+// A message, cut after 511 bytes. Allocates nothing, so that a destructor may report a failure.
+class ErrorText {
+ public:
+  [[gnu::format(printf, 2, 3)]] explicit ErrorText(const char* format, ...) noexcept;
+  const char* c_str() const { return text_; }
+
+ private:
+  char text_[512];
+};
+
 // Opened and initialised once per folder, for all instances, and never shut down. Immutable;
 // thread-safe.
 class Sdk {
@@ -125,8 +135,8 @@ class Sdk {
   const std::string& no_operators() const { return no_operators_; }
 
   // "aclrtMalloc: error 207001: " plus the calling thread's last message of the library.
-  std::string text_of(const char* call, aclError error) const;
-  std::string text_of(const char* call, HcclResult result) const;
+  ErrorText text_of(const char* call, aclError error) const noexcept;
+  ErrorText text_of(const char* call, HcclResult result) const noexcept;
 
  private:
   explicit Sdk(const std::string& folder);

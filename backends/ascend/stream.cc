@@ -107,9 +107,10 @@ keel_status Stream::take_block(PinnedPool::Block** out_block) {
     *out_block = pool.take(this);
   }
   if (*out_block != nullptr) return KEEL_OK;
-  void* memory = nullptr;
-  const keel_status status = device_.alloc(KEEL_MEMORY_PINNED, PinnedPool::kBlockBytes, &memory);
-  if (status == KEEL_OK) *out_block = pool.add(memory, this);
+  *out_block = pool.add(this);
+  const keel_status status =
+      device_.alloc(KEEL_MEMORY_PINNED, PinnedPool::kBlockBytes, &(*out_block)->memory);
+  if (status != KEEL_OK) pool.remove(*out_block);
   return status;
 }
 

@@ -21,11 +21,13 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   uint64_t init = 0;
   uint64_t count = 0;
   uint64_t device = 0;
+  uint64_t descriptor = 0;
   Status status = split_settings(text, &values);
   if (status.ok()) status = take_chip_settings(&values, &settings.chips);
   if (status.ok()) status = take_number(&values, "init", 0, 999999, &init);
   if (status.ok()) status = take_number(&values, "count", 0, 999999, &count);
   if (status.ok()) status = take_number(&values, "device", 0, 999999, &device);
+  if (status.ok()) status = take_number(&values, "null_descriptor", 0, 999999, &descriptor);
   if (!status.ok()) return status;
   if (!values.empty()) {
     return {Code::kInvalidArgument, fmt::format("'{:.64}' is not known", values.begin()->first)};
@@ -33,6 +35,7 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   settings.init = static_cast<aclError>(init);
   settings.count = static_cast<aclError>(count);
   settings.device = static_cast<aclError>(device);
+  settings.descriptor = descriptor;
   *out_settings = std::move(settings);
   return {};
 }
@@ -190,6 +193,10 @@ aclError keel_emulated_acl_chip(std::shared_ptr<keel::emulator::Device>* out_chi
 aclError keel_emulated_acl_stream(const char* call, aclrtStream handle,
                                   keel::emulator::Stream** out_stream) {
   return answer_here([&](const Here& here) { return find_stream(here, call, handle, out_stream); });
+}
+
+bool keel_emulated_acl_may_describe() {
+  return Runtime::get().may_describe();
 }
 
 }  // extern "C"

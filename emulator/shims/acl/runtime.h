@@ -28,6 +28,7 @@ struct Settings {
   aclError init = ACL_SUCCESS;    // result of aclInit
   aclError count = ACL_SUCCESS;   // result of aclrtGetDeviceCount
   aclError device = ACL_SUCCESS;  // result of aclrtSetDevice
+  uint64_t descriptor = 0;        // the descriptor that is NULL, counted from 1; 0: none
 };
 // Parses KEEL_EMULATED_ASCEND.
 Status read_settings(std::string_view text, Settings* out_settings);
@@ -96,6 +97,10 @@ class Runtime {
   HostMemory& host_memory() { return host_memory_; }
   Handles& streams() { return streams_; }
   Handles& events() { return events_; }
+  // Counts a descriptor of an operator that is made; false for the one that is to be NULL.
+  bool may_describe() {
+    return descriptors_.fetch_add(1, std::memory_order_relaxed) + 1 != settings_.descriptor;
+  }
 
  private:
   Runtime();
@@ -106,6 +111,7 @@ class Runtime {
   Handles events_;
   std::vector<std::unique_ptr<Context>> contexts_;
   std::atomic<bool> ready_{false};
+  std::atomic<uint64_t> descriptors_{0};
 };
 
 // Sets the text of aclGetRecentErrMsg for this thread, and returns |error|.
@@ -163,6 +169,8 @@ extern "C" {
 aclError keel_emulated_acl_chip(std::shared_ptr<keel::emulator::Device>* out_chip);
 aclError keel_emulated_acl_stream(const char* call, aclrtStream handle,
                                   keel::emulator::Stream** out_stream);
+// Returns whether there is memory for another descriptor.
+bool keel_emulated_acl_may_describe();
 
 }  // extern "C"
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <new>
 
+#include "emulator/shims/acl/runtime.h"
 #include "emulator/shims/aclnn/objects.h"
 #include "emulator/shims/beside.h"
 
@@ -16,6 +17,18 @@ Stored read(const void* value) {
   return stored;
 }
 
+bool may_describe() {
+  static const auto find = [] {
+    decltype(&keel_emulated_acl_may_describe) found = nullptr;
+    keel::emulator::find_beside(
+        keel::emulator::open_beside(reinterpret_cast<void*>(&aclCreateTensor), "libascendcl.so"),
+        "keel_emulated_acl_may_describe", &found);
+    return found;
+  };
+  static const auto function = find();
+  return function == nullptr || function();
+}
+
 }  // namespace
 
 extern "C" {
@@ -26,7 +39,7 @@ aclTensor* aclCreateTensor(const int64_t* viewDims, uint64_t viewDimsNum, aclDat
                            const int64_t* storageDims, uint64_t storageDimsNum, void* tensorData) {
   if ((viewDims == nullptr && viewDimsNum != 0) ||
       (storageDims == nullptr && storageDimsNum != 0) || offset < 0 ||
-      (format != ACL_FORMAT_ND && format != ACL_FORMAT_FRACTAL_NZ)) {
+      (format != ACL_FORMAT_ND && format != ACL_FORMAT_FRACTAL_NZ) || !may_describe()) {
     return nullptr;
   }
   try {
@@ -68,7 +81,7 @@ aclTensor* aclCreateTensor(const int64_t* viewDims, uint64_t viewDimsNum, aclDat
 }
 
 aclScalar* aclCreateScalar(void* value, aclDataType dataType) {
-  if (value == nullptr) return nullptr;
+  if (value == nullptr || !may_describe()) return nullptr;
   aclScalar scalar = {dataType, 0, 0};
   switch (dataType) {
     case ACL_FLOAT:
@@ -92,7 +105,7 @@ aclScalar* aclCreateScalar(void* value, aclDataType dataType) {
 }
 
 aclIntArray* aclCreateIntArray(const int64_t* value, uint64_t size) {
-  if (value == nullptr && size != 0) return nullptr;
+  if ((value == nullptr && size != 0) || !may_describe()) return nullptr;
   try {
     return new aclIntArray{{value, value + size}};
   } catch (const std::bad_alloc&) {
@@ -101,7 +114,7 @@ aclIntArray* aclCreateIntArray(const int64_t* value, uint64_t size) {
 }
 
 aclBoolArray* aclCreateBoolArray(const bool* value, uint64_t size) {
-  if (value == nullptr && size != 0) return nullptr;
+  if ((value == nullptr && size != 0) || !may_describe()) return nullptr;
   try {
     // Parentheses: in braces the two pointers would be two values.
     return new aclBoolArray{std::vector<bool>(value, value + size)};
