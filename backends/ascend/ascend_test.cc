@@ -133,6 +133,88 @@ INSTANTIATE_TEST_SUITE_P(Libraries, AscendExecutorTest,
                          ::testing::Values("", "aclSetAclOpExecutorRepeatable",
                                            "aclDestroyAclOpExecutor"));
 
+// Counts what the emulated library holds.
+class AscendCacheTest : public AscendTest {
+ protected:
+  struct Executors {
+    uint64_t prepared;
+    uint64_t live;
+  };
+  Executors executors() const {
+    EXPECT_EQ(settle(), KEEL_OK) << t_error;
+    void* const library = dlopen(sdk_->path("libopapi.so").c_str(), RTLD_NOW | RTLD_NOLOAD);
+    const auto count = reinterpret_cast<void (*)(uint64_t*, uint64_t*)>(
+        dlsym(library, "keel_emulated_aclnn_executors"));
+    Executors executors = {};
+    count(&executors.prepared, &executors.live);
+    return executors;
+  }
+  // Runs |count| different calls, the same ones for one |first|.
+  void run_calls(const keel_tensor& x, int first, int count) {
+    for (int i = first; i < first + count; ++i) {
+      ASSERT_EQ(run(KEEL_OP_FILL, {}, x, {{.f = static_cast<double>(i)}}), KEEL_OK) << t_error;
+    }
+  }
+  // More calls than a device keeps executors for.
+  static constexpr int kMany = 16'000;
+};
+
+TEST_F(AscendCacheTest, AStepOfThousandsOfCallsIsPreparedOnce) {
+  open();
+  const keel_tensor x = kit::make_tensor(alloc(64), KEEL_FLOAT32, {16});
+  run_calls(x, 0, 4000);
+  const uint64_t prepared = executors().prepared;
+  run_calls(x, 0, 4000);
+  EXPECT_EQ(executors().prepared, prepared);
+}
+
+TEST_F(AscendCacheTest, UnusedExecutorsMakeRoomForOthers) {
+  open();
+  const keel_tensor x = kit::make_tensor(alloc(64), KEEL_FLOAT32, {16});
+  run_calls(x, 0, kMany);
+  const uint64_t most = executors().live;
+  EXPECT_LT(most, static_cast<uint64_t>(kMany));
+  // Another step, until the executors of the first one have gone.
+  for (int step = 0; step < 12; ++step) run_calls(x, kMany, 5000);
+  const Executors before = executors();
+  run_calls(x, kMany, 5000);
+  EXPECT_EQ(executors().prepared, before.prepared);
+  EXPECT_LE(executors().live, most);
+}
+
+TEST_F(AscendCacheTest, DevicesBoundWhatAllStreamsKeep) {
+  open();
+  const keel_tensor x = kit::make_tensor(alloc(64), KEEL_FLOAT32, {16});
+  run_calls(x, 0, kMany);
+  const uint64_t most = executors().live;
+  keel_plugin_stream* other = nullptr;
+  ASSERT_EQ(plugin().stream->create(device_, 0, &other), KEEL_OK) << t_error;
+  std::swap(stream_, other);
+  run_calls(x, 0, 100);
+  EXPECT_LE(executors().live, most + 1);
+  std::swap(stream_, other);
+  plugin().stream->destroy(other);
+  plugin().stream->destroy(stream_);
+  ASSERT_EQ(plugin().stream->create(device_, 0, &stream_), KEEL_OK) << t_error;
+  EXPECT_EQ(executors().live, 0u);
+}
+
+TEST_F(AscendCacheTest, AnExecutorWithoutRoomForItsWorkspaceIsGivenBack) {
+  open("memory_mib=1");
+  const keel_tensor x = kit::make_tensor(alloc(4096), KEEL_FLOAT32, {4, 4});
+  run_calls(x, 0, kMany);
+  void* filler = nullptr;
+  for (uint64_t size = 1 << 20; size >= 64; size /= 2) {
+    while (plugin().memory->alloc(device_, KEEL_MEMORY_DEVICE, size, 0, &filler) == KEEL_OK) {
+      memory_.push_back(filler);
+    }
+  }
+  const Call sum(KEEL_OP_SUM, {&x}, {kit::make_tensor(x.data, KEEL_FLOAT32, {4})}, {{.i = 0}});
+  const uint64_t live = executors().live;
+  EXPECT_EQ(plugin().op->run(stream_, &sum.call, nullptr), KEEL_OUT_OF_MEMORY) << t_error;
+  EXPECT_EQ(executors().live, live);
+}
+
 TEST_F(AscendTest, AWorkspaceThatDoesNotFitIsOutOfMemory) {
   open("memory_mib=1");
   char* const memory = alloc((1 << 20) - 8192);

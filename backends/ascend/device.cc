@@ -98,6 +98,14 @@ bool Device::is_pinned(const void* pointer) {
   return error == ACL_SUCCESS && attributes.location.type == ACL_MEM_LOCATION_TYPE_HOST;
 }
 
+bool Device::take_executor_bytes(uint64_t bytes) {
+  uint64_t taken = executor_bytes_.load();
+  do {
+    if (taken + bytes > kExecutorBytes) return false;
+  } while (!executor_bytes_.compare_exchange_weak(taken, taken + bytes));
+  return true;
+}
+
 keel_status Device::alloc(keel_memory_kind kind, uint64_t size, void** out_pointer) {
   if (kind == KEEL_MEMORY_PINNED) {
     return call("aclrtMallocHost",

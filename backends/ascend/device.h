@@ -31,6 +31,12 @@ class Device {
   // option, some do not: aclnnRmsNormGrad, aclnnEmbeddingDenseBackward, aclnnScatterAdd and, as far
   // as its documents say nothing, aclnnFlashAttentionScoreGrad.
   bool fixes_order() const { return fixes_order_; }
+  // Reserves |bytes| of host memory for an executor that a stream keeps; false if all streams would
+  // then keep more than kExecutorBytes.
+  bool take_executor_bytes(uint64_t bytes);
+  void give_executor_bytes(uint64_t bytes) { executor_bytes_.fetch_sub(bytes); }
+  // About as much as the vendor's own cache, which has 10,000 entries (ACLNN_CACHE_LIMIT).
+  static constexpr uint64_t kExecutorBytes = uint64_t{64} << 20;
 
   // Runs |body|, which calls function |name| of the table passed to |body|, in the device's
   // context, and restores the thread's previous context, also if |body| throws. Returns
@@ -112,6 +118,7 @@ class Device {
   int32_t greatest_priority_ = 0;
   bool fixes_order_ = false;
   std::atomic<aclError> loss_{ACL_SUCCESS};
+  std::atomic<uint64_t> executor_bytes_{0};
   PinnedPool pinned_pool_;
 };
 

@@ -77,7 +77,12 @@ View transposed(View view) {
 }
 
 OperatorCalls::Entry::~Entry() {
-  if (is_kept_) (void)functions_.aclDestroyAclOpExecutor(executor);
+  // The first run consumes an executor that is not repeatable; one that never ran can be destroyed
+  // only as a repeatable one.
+  if (executor != nullptr && (is_repeatable_ || (!has_run && make_repeatable()))) {
+    (void)functions_.aclDestroyAclOpExecutor(executor);
+  }
+  device_.give_executor_bytes(owned_bytes_);
   for (const aclTensor* tensor : tensors_) (void)functions_.aclDestroyTensor(tensor);
   for (const aclScalar* scalar : scalars_) (void)functions_.aclDestroyScalar(scalar);
   for (const aclIntArray* array : arrays_) (void)functions_.aclDestroyIntArray(array);
@@ -144,17 +149,27 @@ aclBoolArray* OperatorCalls::Entry::convert(const Flags& flags) {
   return made;
 }
 
-bool OperatorCalls::Entry::keep() {
+bool OperatorCalls::Entry::make_repeatable() {
   if (functions_.aclSetAclOpExecutorRepeatable == nullptr ||
       functions_.aclDestroyAclOpExecutor == nullptr) {
     return false;
   }
-  is_kept_ = functions_.aclSetAclOpExecutorRepeatable(executor) == 0;
-  return is_kept_;
+  is_repeatable_ = functions_.aclSetAclOpExecutorRepeatable(executor) == 0;
+  return is_repeatable_;
+}
+
+uint64_t OperatorCalls::Entry::bytes(size_t key_size) const {
+  constexpr uint64_t kExecutor = 4096;
+  constexpr uint64_t kDescriptor = 512;
+  const size_t descriptors = tensors_.size() + scalars_.size() + arrays_.size() + flags_.size();
+  return sizeof(Entry) + key_size + kExecutor + kDescriptor * descriptors;
 }
 
 OperatorCalls::~OperatorCalls() {
-  clear();
+  if (retirement_ != nullptr) {
+    (void)device_.release("aclrtDestroyEvent",
+                          [&](const Functions& acl) { return acl.aclrtDestroyEvent(retirement_); });
+  }
   if (causal_mask_ != nullptr) (void)device_.free(KEEL_MEMORY_DEVICE, causal_mask_);
 }
 
@@ -189,15 +204,49 @@ keel_status OperatorCalls::check(const char* name, keel_status called) {
   return kit::fail(KEEL_INTERNAL, "ascend: %s", text.c_str());
 }
 
-bool OperatorCalls::make_room() {
-  if (entries_.size() < kMostEntries) return true;
-  aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
-  const keel_status asked = device_.call("aclrtStreamQuery", [&](const Functions& acl) {
-    return acl.aclrtStreamQuery(stream_, &status);
+bool OperatorCalls::keep(Entry& entry) {
+  const uint64_t bytes = entry.bytes(key_.size());
+  if (!device_.take_executor_bytes(bytes)) {
+    sweep();
+    if (!device_.take_executor_bytes(bytes)) return false;
+  }
+  entry.own(bytes);
+  return entry.make_repeatable();
+}
+
+void OperatorCalls::sweep() {
+  if (!retired_.empty()) {
+    aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
+    const keel_status asked = device_.call("aclrtQueryEventStatus", [&](const Functions& acl) {
+      return acl.aclrtQueryEventStatus(retirement_, &status);
+    });
+    if (asked == KEEL_OK && status == ACL_EVENT_RECORDED_STATUS_COMPLETE) retired_.clear();
+    return;
+  }
+  // Fewer calls may be the part of a step that uses other executors.
+  if (calls_since_sweep_ < 2 * entries_.size()) return;
+  calls_since_sweep_ = 0;
+  const auto is_unused = [](const auto& each) { return !each.second->is_used; };
+  if (std::ranges::any_of(entries_, is_unused) && record_retirement() != KEEL_OK) return;
+  retired_.reserve(entries_.size());
+  for (auto each = entries_.begin(); each != entries_.end();) {
+    if (std::exchange(each->second->is_used, false)) {
+      ++each;
+    } else {
+      retired_.push_back(std::move(each->second));
+      each = entries_.erase(each);
+    }
+  }
+}
+
+keel_status OperatorCalls::record_retirement() {
+  return device_.call("aclrtRecordEvent", [&](const Functions& acl) {
+    if (retirement_ == nullptr) {
+      const aclError made = acl.aclrtCreateEventExWithFlag(&retirement_, ACL_EVENT_SYNC);
+      if (made != ACL_SUCCESS) return made;
+    }
+    return acl.aclrtRecordEvent(retirement_, stream_);
   });
-  if (asked != KEEL_OK || status != ACL_STREAM_STATUS_COMPLETE) return false;
-  clear();
-  return true;
 }
 
 }  // namespace keel::ascend

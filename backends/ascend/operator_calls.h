@@ -88,12 +88,12 @@ struct Text {
 // Makes calls on one stream. Only the thread that enqueues on the stream may call.
 //
 // An executor of a call is kept, with its descriptors, and run again for a call with equal
-// arguments, addresses included: a training step repeats its calls. The cache is emptied, once the
-// stream is idle, when it holds kMostEntries; until then further calls are not kept.
+// arguments, addresses included: a training step repeats its calls, of which a composed operator
+// makes ten or more. The device bounds what its streams keep. A stream that may keep no more first
+// gives back the executors that two calls per executor have not used, so that a step with more
+// calls than fit still finds those it keeps, and does not keep the call.
 class OperatorCalls {
  public:
-  static constexpr size_t kMostEntries = 512;
-
   OperatorCalls(Device& device, const aclrtStream& stream)
       : device_(device), stream_(stream), scratch_(device) {}
   // Requires that the stream's work is done.
@@ -103,7 +103,6 @@ class OperatorCalls {
 
   const Functions& functions() const { return device_.functions(); }
   Device& device() const { return device_; }
-  size_t cached() const { return entries_.size(); }
   // The mask that the attention operators take for causal attention: 1 above the diagonal. Made by
   // the stream's first call that needs it, and kept: 4 MiB.
   keel_status causal_mask(View* out_mask);
@@ -115,24 +114,26 @@ class OperatorCalls {
     key_.clear();
     add_bytes(prepare);
     (add_bytes(arguments), ...);
+    ++calls_since_sweep_;
     if (const auto found = entries_.find(key_); found != entries_.end()) {
+      found->second->is_used = true;
       return execute(name, run, *found->second);
     }
-    auto entry = std::make_unique<Entry>(functions());
+    auto entry = std::make_unique<Entry>(device_);
     keel_status status = check(name, device_.call(name, [&](const Functions&) {
       result_ = prepare(entry->convert(arguments)..., &entry->workspace, &entry->executor);
       return aclError{ACL_SUCCESS};
     }));
     if (status != KEEL_OK) return status;
-    if (!make_room() || !entry->keep()) return execute(name, run, *entry);
+    if (!keep(*entry)) return execute(name, run, *entry);
     return execute(name, run, *(entries_[key_] = std::move(entry)));
   }
 
  private:
-  // Owns the descriptors of one call and, if kept, its executor.
+  // Owns the descriptors of one call and, until it has run, its executor; if kept, also then.
   class Entry {
    public:
-    explicit Entry(const Functions& functions) : functions_(functions) {}
+    explicit Entry(Device& device) : device_(device), functions_(device.functions()) {}
     ~Entry();
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
@@ -148,17 +149,25 @@ class OperatorCalls {
       return plain;
     }
     // Makes the executor repeatable; false if the library has no such executors.
-    bool keep();
+    bool make_repeatable();
+    // Host memory of the call: a guess, since the library's objects have no sizes.
+    uint64_t bytes(size_t key_size) const;
+    // Takes over |bytes| of the device's memory for executors.
+    void own(uint64_t bytes) { owned_bytes_ = bytes; }
 
     uint64_t workspace = 0;
     aclOpExecutor* executor = nullptr;
+    bool has_run = false;
+    bool is_used = true;  // since the last sweep
 
    private:
     aclTensor* make_tensor(const int64_t* dims, uint64_t rank, int64_t type, const int64_t* strides,
                            aclFormat format, std::initializer_list<int64_t> storage, void* data);
 
+    Device& device_;
     const Functions& functions_;
-    bool is_kept_ = false;
+    bool is_repeatable_ = false;
+    uint64_t owned_bytes_ = 0;
     std::vector<const aclTensor*> tensors_;
     std::vector<const aclScalar*> scalars_;
     std::vector<const aclIntArray*> arrays_;
@@ -176,15 +185,19 @@ class OperatorCalls {
     const keel_status reserved = scratch_.reserve(entry.workspace, &workspace);
     if (reserved != KEEL_OK) return reserved;
     return check(name, device_.call(name, [&](const Functions&) {
+      entry.has_run = true;
       result_ = run(workspace, entry.workspace, entry.executor, stream_);
       return aclError{ACL_SUCCESS};
     }));
   }
   // Returns |called|, or the failure in |result_|; KEEL_DEVICE_LOST if the device is lost.
   keel_status check(const char* name, keel_status called);
-  // Returns whether the cache may hold another entry.
-  bool make_room();
-  void clear() { entries_.clear(); }
+  // Returns whether |entry|, of the call in key_, may be kept, and prepares it for that.
+  bool keep(Entry& entry);
+  // Gives back executors that are not used, as far as their work is done.
+  void sweep();
+  // Records the event behind all work that may use the entries.
+  keel_status record_retirement();
 
   Device& device_;
   const aclrtStream& stream_;
@@ -196,6 +209,10 @@ class OperatorCalls {
   aclnnStatus result_ = 0;
   std::string key_;
   std::unordered_map<std::string, std::unique_ptr<Entry>> entries_;
+  uint64_t calls_since_sweep_ = 0;
+  // Entries that the work before |retirement_| may still use.
+  std::vector<std::unique_ptr<Entry>> retired_;
+  aclrtEvent retirement_ = nullptr;
 };
 
 // KEEL_ACLNN(calls, Add, x, y, Scalar{1}, out) calls aclnnAdd.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/shims/aclnn/executor.h"
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -30,6 +31,19 @@ void keep_spent(aclOpExecutor* executor) {
   kept.emplace_back(executor);
   if (kept.size() > kKept) kept.pop_front();
 }
+
+std::atomic<uint64_t> g_prepared{0};
+std::atomic<uint64_t> g_live{0};
+
+struct CountedPrepared : Prepared {
+  CountedPrepared() {
+    g_prepared.fetch_add(1);
+    g_live.fetch_add(1);
+  }
+  ~CountedPrepared() { g_live.fetch_sub(1); }
+  CountedPrepared(const CountedPrepared&) = delete;
+  CountedPrepared& operator=(const CountedPrepared&) = delete;
+};
 
 double bytes_of(const Tensor& tensor) {
   return static_cast<double>(tensor.count()) * size_of(tensor.type);
@@ -89,7 +103,7 @@ aclnnStatus prepare(const char* name, const std::vector<const aclTensor*>& tenso
                     aclOpExecutor** out_executor, double flops) {
   if (out_workspace_size == nullptr || out_executor == nullptr) return kNullPointer;
   try {
-    auto prepared = std::make_shared<Prepared>();
+    auto prepared = std::make_shared<CountedPrepared>();
     prepared->name = name;
     for (const aclTensor* tensor : tensors) {
       prepared->tensors.push_back(tensor_of(name, tensor));
@@ -141,3 +155,8 @@ aclnnStatus execute(const char* name, void* workspace, uint64_t workspace_size,
 }
 
 }  // namespace keel::emulator::aclnn
+
+extern "C" void keel_emulated_aclnn_executors(uint64_t* out_prepared, uint64_t* out_live) {
+  *out_prepared = keel::emulator::aclnn::g_prepared.load();
+  *out_live = keel::emulator::aclnn::g_live.load();
+}

@@ -34,6 +34,14 @@ aclnnStatus execute(const char* name, void* workspace, uint64_t workspace_size,
 
 }  // namespace keel::emulator::aclnn
 
+extern "C" {
+
+// For tests: how many executors the library has prepared, and how many of them are neither used up
+// nor destroyed, nor run by work that is queued.
+void keel_emulated_aclnn_executors(uint64_t* out_prepared, uint64_t* out_live);
+
+}  // extern "C"
+
 // Defines the second phase of an operator.
 #define KEEL_SECOND_PHASE(operator_name)                                                    \
   aclnnStatus aclnn##operator_name(void* workspace, uint64_t workspaceSize,                 \
