@@ -159,6 +159,11 @@ keel_status widen(OperatorCalls& calls, View view, Temporaries* temporaries, Vie
   return KEEL_ACLNN(calls, Cast, view, ACL_FLOAT, *out_wide);
 }
 
+keel_status narrow(OperatorCalls& calls, const View& wide, const View& view) {
+  if (view.type == ACL_FLOAT) return KEEL_OK;
+  return KEEL_ACLNN(calls, Cast, wide, static_cast<aclDataType>(view.type), view);
+}
+
 keel_status constant(OperatorCalls& calls, aclDataType type, double value, uint32_t rank,
                      Temporaries* temporaries, View* out_constant) {
   View one;

@@ -122,6 +122,12 @@ uint64_t temporaries_like(const keel_tensor& tensor, uint64_t count);
 // |view| in float32: |view| itself, or a cast of it to |*temporaries|, which is not touched for a
 // float32 tensor.
 keel_status widen(OperatorCalls& calls, View view, Temporaries* temporaries, View* out_wide);
+// Where to write what |view| gets, in float32: to |view| itself, or to |otherwise| if |view| has
+// another type. narrow() then casts it to |view|, or does nothing.
+inline View wide_of(const View& view, const View& otherwise) {
+  return view.type == ACL_FLOAT ? view : otherwise;
+}
+keel_status narrow(OperatorCalls& calls, const View& wide, const View& view);
 // A value of |type| for all elements, of the rank |rank|, that broadcasts.
 keel_status constant(OperatorCalls& calls, aclDataType type, double value, uint32_t rank,
                      Temporaries* temporaries, View* out_constant);

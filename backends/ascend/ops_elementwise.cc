@@ -119,9 +119,8 @@ keel_status run_bias_gelu(OperatorCalls& calls, const keel_op_call& call, Tempor
   const View y = view_of(output(call, 0));
   View sum;
   KEEL_TRY(add_bias(calls, view_of(input(call, 0)), view_of(input(call, 1)), &temporaries, &sum));
-  if (y.type == ACL_FLOAT) return KEEL_ACLNN(calls, GeluV2, sum, form, y);
-  KEEL_TRY(KEEL_ACLNN(calls, GeluV2, sum, form, sum));
-  return KEEL_ACLNN(calls, Cast, sum, static_cast<aclDataType>(y.type), y);
+  KEEL_TRY(KEEL_ACLNN(calls, GeluV2, sum, form, wide_of(y, sum)));
+  return narrow(calls, sum, y);
 }
 
 // ---- adamw -----------------------------------------------------------------------------

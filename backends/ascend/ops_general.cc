@@ -179,7 +179,7 @@ keel_status run_reduce(OperatorCalls& calls, const keel_op_call& call, Temporari
     return KEEL_ACLNN(calls, Amax, x, axes, /*keepDim=*/true, y);
   }
   KEEL_TRY(widen(calls, x, &temporaries, &x));
-  const View sum = y.type == ACL_FLOAT ? y : temporaries.take(ACL_FLOAT, y);
+  const View sum = wide_of(y, temporaries.take(ACL_FLOAT, y));
   if (function == KEEL_REDUCE_FUNCTION_SUM_OF_SQUARES || function == KEEL_REDUCE_FUNCTION_NORM) {
     const View squares = temporaries.take(ACL_FLOAT, x);
     KEEL_TRY(KEEL_ACLNN(calls, Mul, x, x, squares));
@@ -192,8 +192,7 @@ keel_status run_reduce(OperatorCalls& calls, const keel_op_call& call, Temporari
                        static_cast<double>(kit::element_count(output(call, 0)));
     KEEL_TRY(KEEL_ACLNN(calls, Muls, sum, Scalar{1 / terms}, sum));
   }
-  if (y.type == ACL_FLOAT) return KEEL_OK;
-  return KEEL_ACLNN(calls, Cast, sum, static_cast<aclDataType>(y.type), y);
+  return narrow(calls, sum, y);
 }
 
 // ---- gather, scatter -------------------------------------------------------------------

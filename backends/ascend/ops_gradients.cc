@@ -43,9 +43,8 @@ keel_status run_bias_gelu_backward(OperatorCalls& calls, const keel_op_call& cal
   View wide_dy;
   KEEL_TRY(add_bias(calls, view_of(input(call, 0)), view_of(input(call, 1)), &temporaries, &sum));
   KEEL_TRY(widen(calls, dy, &temporaries, &wide_dy));
-  if (dx.type == ACL_FLOAT) return KEEL_ACLNN(calls, GeluBackwardV2, wide_dy, sum, form, dx);
-  KEEL_TRY(KEEL_ACLNN(calls, GeluBackwardV2, wide_dy, sum, form, wide_dy));
-  return KEEL_ACLNN(calls, Cast, wide_dy, static_cast<aclDataType>(dx.type), dx);
+  KEEL_TRY(KEEL_ACLNN(calls, GeluBackwardV2, wide_dy, sum, form, wide_of(dx, wide_dy)));
+  return narrow(calls, wide_dy, dx);
 }
 
 // ---- swiglu, softmax -------------------------------------------------------------------
@@ -81,11 +80,10 @@ keel_status run_softmax_backward(OperatorCalls& calls, const keel_op_call& call,
   if (scale == 1) return KEEL_ACLNN(calls, SoftmaxBackward, dy, y, int64_t{-1}, dx);
   KEEL_TRY(widen(calls, y, &temporaries, &y));
   KEEL_TRY(widen(calls, dy, &temporaries, &dy));
-  const View wide_dx = dx.type == ACL_FLOAT ? dx : dy;
+  const View wide_dx = wide_of(dx, dy);
   KEEL_TRY(KEEL_ACLNN(calls, SoftmaxBackward, dy, y, int64_t{-1}, wide_dx));
   KEEL_TRY(KEEL_ACLNN(calls, Muls, wide_dx, Scalar{scale}, wide_dx));
-  if (dx.type == ACL_FLOAT) return KEEL_OK;
-  return KEEL_ACLNN(calls, Cast, wide_dx, static_cast<aclDataType>(dx.type), dx);
+  return narrow(calls, wide_dx, dx);
 }
 
 // ---- norms -----------------------------------------------------------------------------

@@ -154,11 +154,8 @@ keel_status subtract_targets(OperatorCalls& calls, const View& p, const View& la
   KEEL_TRY(KEEL_ACLNN(calls, ScatterAdd, p, int64_t{1}, label, term, result));
   KEEL_TRY(KEEL_ACLNN(calls, Muls, result, Scalar{scale}, result));
   const View& ignored = is_ignored == nullptr ? outside : *is_ignored;
-  if (dlogits.type == ACL_FLOAT) {
-    return KEEL_ACLNN(calls, SWhere, ignored, zero, result, dlogits);
-  }
-  KEEL_TRY(KEEL_ACLNN(calls, SWhere, ignored, zero, result, result));
-  return KEEL_ACLNN(calls, Cast, result, static_cast<aclDataType>(dlogits.type), dlogits);
+  KEEL_TRY(KEEL_ACLNN(calls, SWhere, ignored, zero, result, wide_of(dlogits, result)));
+  return narrow(calls, result, dlogits);
 }
 
 keel_status run_cross_entropy_backward(OperatorCalls& calls, const keel_op_call& call,
@@ -321,9 +318,8 @@ keel_status run_clip(OperatorCalls& calls, const keel_op_call& call, Temporaries
   KEEL_TRY(KEEL_ACLNN(calls, Adds, factor, Scalar{1e-6}, Scalar{1}, factor));
   KEEL_TRY(KEEL_ACLNN(calls, Div, largest, factor, factor));
   KEEL_TRY(KEEL_ACLNN(calls, Clamp, factor, Scalar{0}, Scalar{1}, factor));
-  if (out.type == ACL_FLOAT) return KEEL_ACLNN(calls, Mul, g, factor, out);
-  KEEL_TRY(KEEL_ACLNN(calls, Mul, g, factor, g));
-  return KEEL_ACLNN(calls, Cast, g, static_cast<aclDataType>(out.type), out);
+  KEEL_TRY(KEEL_ACLNN(calls, Mul, g, factor, wide_of(out, g)));
+  return narrow(calls, g, out);
 }
 
 }  // namespace

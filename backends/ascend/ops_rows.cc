@@ -126,9 +126,8 @@ keel_status run_softmax(OperatorCalls& calls, const keel_op_call& call, Temporar
   // The sum of another row is at least 1.
   KEEL_TRY(KEEL_ACLNN(calls, Clamp, sum, Scalar{0.5}, Scalar{HUGE_VAL}, sum));
   KEEL_TRY(KEEL_ACLNN(calls, Div, wide, sum, wide));
-  if (y.type == ACL_FLOAT) return KEEL_ACLNN(calls, SWhere, is_visible, wide, zero, y);
-  KEEL_TRY(KEEL_ACLNN(calls, SWhere, is_visible, wide, zero, wide));
-  return KEEL_ACLNN(calls, Cast, wide, static_cast<aclDataType>(y.type), y);
+  KEEL_TRY(KEEL_ACLNN(calls, SWhere, is_visible, wide, zero, wide_of(y, wide)));
+  return narrow(calls, wide, y);
 }
 
 // ---- embedding and rope ------------------------------------------------------------------
@@ -215,9 +214,8 @@ keel_status run_rope(OperatorCalls& calls, const keel_op_call& call, Temporaries
   }
   KEEL_TRY(constant(calls, ACL_FLOAT, 0, 3, &temporaries, &zero));
   const View is_outside = with_last_axis(with_last_axis(outside));
-  if (y.type == ACL_FLOAT) return KEEL_ACLNN(calls, SWhere, is_outside, zero, wide_y, y);
-  KEEL_TRY(KEEL_ACLNN(calls, SWhere, is_outside, zero, wide_y, wide_y));
-  return KEEL_ACLNN(calls, Cast, wide_y, static_cast<aclDataType>(y.type), y);
+  KEEL_TRY(KEEL_ACLNN(calls, SWhere, is_outside, zero, wide_y, wide_of(y, wide_y)));
+  return narrow(calls, wide_y, y);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kMostHeads = 256;
 constexpr int64_t kMostDepth = 768;
 
-// The parameters that both operators have.
+// The parameters that both operators have. Those of the second part are not emulated.
 struct Parameters {
   const aclTensor* query;
   const aclTensor* key;
@@ -27,6 +27,19 @@ struct Parameters {
   const char* layout;
   int64_t inner_precise;
   int64_t sparse_mode;
+
+  const aclTensor* position_shift;
+  const aclTensor* dropout_mask;
+  const aclTensor* padding_mask;
+  const aclIntArray* prefix;
+
+  bool has_null() const {
+    return query == nullptr || key == nullptr || value == nullptr || layout == nullptr;
+  }
+  bool is_emulated() const {
+    return position_shift == nullptr && dropout_mask == nullptr && padding_mask == nullptr &&
+           prefix == nullptr;
+  }
 };
 
 // Returns whether |dims| are [Sq,Skv], [1,1,Sq,Skv], [B,1,Sq,Skv] or [B,N,Sq,Skv].
@@ -40,6 +53,8 @@ bool is_mask_shape(const Dims& dims, const Attention& attention) {
 
 // Sets |*out_attention|, or returns the library's answer to bad parameters.
 aclnnStatus check(const char* name, const Parameters& parameters, Attention* out_attention) {
+  if (parameters.has_null()) return kNullPointer;
+  if (!parameters.is_emulated()) return kBadParameter;
   const Tensor& query = tensor_of(name, parameters.query);
   const Tensor& key = tensor_of(name, parameters.key);
   const Tensor& value = tensor_of(name, parameters.value);
@@ -112,21 +127,29 @@ aclnnStatus aclnnFlashAttentionScoreGetWorkspaceSize(
     int64_t sparseMode, const aclTensor* softmaxMaxOut, const aclTensor* softmaxSumOut,
     const aclTensor* softmaxOutOut, const aclTensor* attentionOutOut, uint64_t* workspaceSize,
     aclOpExecutor** executor) {
-  if (query == nullptr || key == nullptr || value == nullptr || inputLayout == nullptr ||
-      softmaxMaxOut == nullptr || softmaxSumOut == nullptr || attentionOutOut == nullptr) {
+  const Parameters parameters = {query,
+                                 key,
+                                 value,
+                                 attenMaskOptional,
+                                 scaleValue,
+                                 keepProb,
+                                 preTokens,
+                                 nextTokens,
+                                 headNum,
+                                 inputLayout,
+                                 innerPrecise,
+                                 sparseMode,
+                                 realShiftOptional,
+                                 dropMaskOptional,
+                                 paddingMaskOptional,
+                                 prefixOptional};
+  if (softmaxMaxOut == nullptr || softmaxSumOut == nullptr || attentionOutOut == nullptr) {
     return kNullPointer;
   }
-  if (realShiftOptional != nullptr || dropMaskOptional != nullptr ||
-      paddingMaskOptional != nullptr || prefixOptional != nullptr || softmaxOutOut != nullptr) {
-    return kBadParameter;  // not emulated
-  }
+  if (softmaxOutOut != nullptr) return kBadParameter;  // not emulated
   const char* const name = "aclnnFlashAttentionScore";
   Attention attention = {};
-  const aclnnStatus checked =
-      check(name,
-            {query, key, value, attenMaskOptional, scaleValue, keepProb, preTokens, nextTokens,
-             headNum, inputLayout, innerPrecise, sparseMode},
-            &attention);
+  const aclnnStatus checked = check(name, parameters, &attention);
   if (checked != 0) return checked;
   if (!is_statistic(tensor_of(name, softmaxMaxOut), attention) ||
       !is_statistic(tensor_of(name, softmaxSumOut), attention) ||
@@ -153,24 +176,30 @@ aclnnStatus aclnnFlashAttentionScoreGradGetWorkspaceSize(
     int64_t nextTokens, int64_t headNum, char* inputLayout, int64_t innerPrecise,
     int64_t sparseMode, const aclTensor* dqOut, const aclTensor* dkOut, const aclTensor* dvOut,
     const aclTensor* dpseOut, uint64_t* workspaceSize, aclOpExecutor** executor) {
-  if (query == nullptr || keyIn == nullptr || value == nullptr || dy == nullptr ||
-      softmaxMaxOptional == nullptr || softmaxSumOptional == nullptr ||
-      attentionInOptional == nullptr || inputLayout == nullptr || dqOut == nullptr ||
-      dkOut == nullptr || dvOut == nullptr) {
+  const Parameters parameters = {query,
+                                 keyIn,
+                                 value,
+                                 attenMaskOptional,
+                                 scaleValue,
+                                 keepProb,
+                                 preTokens,
+                                 nextTokens,
+                                 headNum,
+                                 inputLayout,
+                                 innerPrecise,
+                                 sparseMode,
+                                 pseShiftOptional,
+                                 dropMaskOptional,
+                                 paddingMaskOptional,
+                                 prefixOptional};
+  if (dy == nullptr || softmaxMaxOptional == nullptr || softmaxSumOptional == nullptr ||
+      attentionInOptional == nullptr || dqOut == nullptr || dkOut == nullptr || dvOut == nullptr) {
     return kNullPointer;
   }
-  if (pseShiftOptional != nullptr || dropMaskOptional != nullptr ||
-      paddingMaskOptional != nullptr || softmaxInOptional != nullptr || prefixOptional != nullptr ||
-      dpseOut != nullptr) {
-    return kBadParameter;  // not emulated
-  }
+  if (softmaxInOptional != nullptr || dpseOut != nullptr) return kBadParameter;  // not emulated
   const char* const name = "aclnnFlashAttentionScoreGrad";
   Attention attention = {};
-  const aclnnStatus checked =
-      check(name,
-            {query, keyIn, value, attenMaskOptional, scaleValue, keepProb, preTokens, nextTokens,
-             headNum, inputLayout, innerPrecise, sparseMode},
-            &attention);
+  const aclnnStatus checked = check(name, parameters, &attention);
   if (checked != 0) return checked;
   const auto is_like = [&](const aclTensor* handle, const aclTensor* other) {
     return is_alike(tensor_of(name, handle), tensor_of(name, other));
