@@ -56,9 +56,19 @@ keel_status run_add(OperatorCalls& calls, const keel_op_call& call, Temporaries 
                     view_of(output(call, 0)));
 }
 
-keel_status run_scale(OperatorCalls& calls, const keel_op_call& call, Temporaries /*none*/) {
+// x in float32: the library rounds the factor of a float16 tensor to float16, where 1e6 is
+// infinite.
+uint64_t scale_workspace(const keel_op_call& call) {
+  return is_float32(input(call, 0)) ? 0 : temporaries_like(input(call, 0), 1);
+}
+
+keel_status run_scale(OperatorCalls& calls, const keel_op_call& call, Temporaries temporaries) {
   const double alpha = kit::attributes<keel_op_scale_attributes>(call).alpha;
-  return KEEL_ACLNN(calls, Muls, view_of(input(call, 0)), Scalar{alpha}, view_of(output(call, 0)));
+  const View y = view_of(output(call, 0));
+  View x;
+  KEEL_TRY(widen(calls, view_of(input(call, 0)), &temporaries, &x));
+  KEEL_TRY(KEEL_ACLNN(calls, Muls, x, Scalar{alpha}, wide_of(y, x)));
+  return narrow(calls, x, y);
 }
 
 bool supports_axpy(const Functions& functions, const keel_op_call& call) {
@@ -183,8 +193,8 @@ const Op kCast = {"aclnn.cast", KEEL_OP_NATIVE, supports_plain<&Functions::aclnn
 const Op kTranspose = {"aclnn.permute", KEEL_OP_NATIVE, supports_transpose, nullptr, run_transpose};
 const Op kAdd = {"aclnn.add", KEEL_OP_NATIVE, supports_plain<&Functions::aclnnAdd>, nullptr,
                  run_add};
-const Op kScale = {"aclnn.muls", KEEL_OP_NATIVE, supports_plain<&Functions::aclnnMuls>, nullptr,
-                   run_scale};
+const Op kScale = {"aclnn.muls", KEEL_OP_NATIVE, supports_plain<&Functions::aclnnMuls>,
+                   scale_workspace, run_scale};
 const Op kAxpy = {"aclnn.add", KEEL_OP_NATIVE, supports_axpy, axpy_workspace, run_axpy};
 const Op kClamp = {"aclnn.clamp", KEEL_OP_NATIVE, supports_clamp, nullptr, run_clamp};
 const Op kGelu = {"aclnn.gelu_v2", KEEL_OP_NATIVE, supports_gelu, nullptr, run_gelu};

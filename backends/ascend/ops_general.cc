@@ -59,7 +59,8 @@ bool supports_elementwise(const Functions& functions, const keel_op_call& call) 
     case KEEL_ELEMENTWISE_FUNCTION_SUB:
       return is_binary && (is_wide || a.alpha == 1) && functions.aclnnSub != nullptr;
     case KEEL_ELEMENTWISE_FUNCTION_MUL:
-      return is_binary ? functions.aclnnMul != nullptr : is_unary && functions.aclnnMuls != nullptr;
+      if (is_binary) return functions.aclnnMul != nullptr;
+      return is_unary && is_wide && functions.aclnnMuls != nullptr;
     case KEEL_ELEMENTWISE_FUNCTION_DIV:
       return is_binary && functions.aclnnDiv != nullptr;
     default:

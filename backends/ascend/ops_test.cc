@@ -52,6 +52,44 @@ TEST_F(AscendOpsTest, AttentionBackwardIgnoresQueriesThatSeeNothing) {
   }
 }
 
+// The library rounds the factor of a float16 tensor to float16.
+TEST_F(AscendOpsTest, ScaleOf16BitsTakesFactorsBeyondFloat16) {
+  open();
+  const struct {
+    keel_dtype dtype;
+    std::vector<uint16_t> x;
+    double alpha;
+    std::vector<uint16_t> want;
+  } cases[] = {
+      // 2^-14, 1 and -2 of float16 times 1e6: 61.03515625 rounded once, infinity
+      {KEEL_FLOAT16, {0x0400, 0x3c00, 0xc000}, 1e6, {0x53a1, 0x7c00, 0xfc00}},
+      // 1024 times 1e-8: 1.024e-5
+      {KEEL_FLOAT16, {0x6400}, 1e-8, {0x00ac}},
+      // 2^-14 of bfloat16 times 1e6: 61.03515625
+      {KEEL_BFLOAT16, {0x3880}, 1e6, {0x4274}},
+  };
+  for (const auto& each : cases) {
+    const auto count = static_cast<int64_t>(each.x.size());
+    const keel_tensor x = tensor(each.dtype, {count}, each.x);
+    ASSERT_EQ(run(KEEL_OP_SCALE, {&x}, x, {{.f = each.alpha}}), KEEL_OK) << t_error;
+    EXPECT_EQ(read<uint16_t>(x), each.want) << each.alpha;
+    // The general operator leaves such products to the CPU, or computes them as well.
+    const Call general(KEEL_OP_ELEMENTWISE, {&x, nullptr, nullptr}, {x},
+                       {{.i = KEEL_ELEMENTWISE_FUNCTION_MUL},
+                        {.f = 1},
+                        {.f = 0},
+                        {.f = each.alpha},
+                        {.f = 0},
+                        {.i = 0},
+                        {.i = 0}});
+    if (!supports(general)) continue;
+    const keel_tensor again = tensor(each.dtype, {count}, each.x);
+    const Call same(KEEL_OP_ELEMENTWISE, {&again, nullptr, nullptr}, {again}, general.attributes);
+    ASSERT_EQ(run(same), KEEL_OK) << t_error;
+    EXPECT_EQ(read<uint16_t>(again), each.want) << each.alpha;
+  }
+}
+
 // Squares of such logarithms overflow.
 TEST_F(AscendOpsTest, CrossEntropyBackwardComparesLargeLogarithms) {
   open();

@@ -2,6 +2,7 @@
 // Operators on elements, and matrix products: float64, rounded once to the output's type.
 #include <algorithm>
 #include <cmath>
+#include <keel/float_types.hpp>
 #include <utility>
 
 #include "emulator/shims/aclnn/executor.h"
@@ -46,6 +47,13 @@ aclnnStatus prepare_unary(const char* name, const aclTensor* x, const aclTensor*
         return Status();
       },
       workspace_size, executor);
+}
+
+// |value| as the library takes it beside a tensor of |type|: a float16 tensor makes it float16, a
+// bfloat16 one float32.
+double in_type(double value, aclDataType type) {
+  if (type == ACL_FLOAT16) return to_float(to_float16(static_cast<float>(value)));
+  return value;
 }
 
 // A NULL passes: the preparation that follows finds it.
@@ -161,9 +169,12 @@ KEEL_SECOND_PHASE(Sub)
 
 aclnnStatus aclnnMulsGetWorkspaceSize(const aclTensor* self, const aclScalar* other, aclTensor* out,
                                       uint64_t* workspaceSize, aclOpExecutor** executor) {
-  if (other == nullptr) return kNullPointer;
+  if (self == nullptr || other == nullptr) return kNullPointer;
   return prepare_unary(
-      "aclnnMuls", self, out, [factor = other->value](double x) { return x * factor; },
+      "aclnnMuls", self, out,
+      [factor = in_type(other->value, tensor_of("aclnnMuls", self).type)](double x) {
+        return x * factor;
+      },
       workspaceSize, executor);
 }
 KEEL_SECOND_PHASE(Muls)
