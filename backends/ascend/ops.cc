@@ -81,6 +81,8 @@ const Op* op_of(keel_op_id op) {
       return &kAttention;
     case KEEL_OP_ATTENTION_BACKWARD:
       return &kAttentionBackward;
+    case KEEL_OP_ATTENTION_MERGE:
+      return &kAttentionMerge;
     case KEEL_OP_PACK_WEIGHTS:
       return &kPackWeights;
     case KEEL_OP_PACKED_MATMUL:

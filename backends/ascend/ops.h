@@ -91,6 +91,7 @@ extern const Op kScatter;
 // ops_attention.cc
 extern const Op kAttention;
 extern const Op kAttentionBackward;
+extern const Op kAttentionMerge;
 
 // ---- parts of the functions above ------------------------------------------------
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention and its gradient by the vendor's flash attention. Sequences of several lengths are left
-// to the fallback: the library takes their ends on the host, Keel has them on the device.
+// attention and its gradient by the vendor's flash attention; attention_merge. Sequences of several
+// lengths are left to the fallback: the library takes their ends on the host, Keel has them on the
+// device.
 #include <cfloat>
 #include <cmath>
 
@@ -163,6 +164,59 @@ keel_status run_attention_backward(OperatorCalls& calls, const keel_op_call& cal
   return KEEL_ACLNN(calls, SWhere, by_tokens(is_empty), zero, dq, dq);
 }
 
+bool supports_attention_merge(const Functions& functions, const keel_op_call& call) {
+  return are_plain(call) && functions.aclnnLtTensor != nullptr &&
+         functions.aclnnLeScalar != nullptr && functions.aclnnSWhere != nullptr &&
+         functions.aclnnClamp != nullptr && functions.aclnnSub != nullptr &&
+         functions.aclnnExp != nullptr && functions.aclnnLog != nullptr &&
+         functions.aclnnDiv != nullptr && functions.aclnnMul != nullptr;
+}
+
+// The outputs by their weights, eight values for each row, a zero.
+uint64_t attention_merge_workspace(const keel_op_call& call) {
+  return temporaries_like(input(call, 0), 2) + temporaries_like(input(call, 1), 8) +
+         Temporaries::rounded(4);
+}
+
+// With m the larger logsumexp, the weights are exp(lse - m) over their sum, which is at least 1.
+keel_status run_attention_merge(OperatorCalls& calls, const keel_op_call& call,
+                                Temporaries temporaries) {
+  const View logsumexp = view_of(output(call, 1));
+  const View lse[] = {view_of(input(call, 1)), view_of(input(call, 3))};
+  const View is_less = temporaries.take(ACL_BOOL, logsumexp, /*element_bytes=*/4);
+  const View most = temporaries.take(ACL_FLOAT, logsumexp);
+  const View sum = temporaries.take(ACL_FLOAT, logsumexp);
+  const View logarithm = temporaries.take(ACL_FLOAT, logsumexp);
+  View zero;
+  View is_empty[2];
+  View weights[2];
+  View terms[2];
+  KEEL_TRY(constant(calls, ACL_FLOAT, 0, 3, &temporaries, &zero));
+  KEEL_TRY(KEEL_ACLNN(calls, LtTensor, lse[0], lse[1], is_less));
+  KEEL_TRY(KEEL_ACLNN(calls, SWhere, is_less, lse[1], lse[0], most));
+  // Two sides that see nothing then have weights of 0, not NaN.
+  KEEL_TRY(KEEL_ACLNN(calls, Clamp, most, Scalar{-FLT_MAX}, Scalar{HUGE_VAL}, most));
+  for (uint32_t side = 0; side < 2; ++side) {
+    is_empty[side] = temporaries.take(ACL_BOOL, logsumexp, /*element_bytes=*/4);
+    weights[side] = temporaries.take(ACL_FLOAT, logsumexp);
+    KEEL_TRY(KEEL_ACLNN(calls, LeScalar, lse[side], Scalar{-HUGE_VAL}, is_empty[side]));
+    KEEL_TRY(KEEL_ACLNN(calls, Sub, lse[side], most, Scalar{1}, weights[side]));
+    KEEL_TRY(KEEL_ACLNN(calls, Exp, weights[side], weights[side]));
+  }
+  KEEL_TRY(KEEL_ACLNN(calls, Add, weights[0], weights[1], Scalar{1}, sum));
+  KEEL_TRY(KEEL_ACLNN(calls, Log, sum, logarithm));
+  KEEL_TRY(KEEL_ACLNN(calls, Add, most, logarithm, Scalar{1}, logsumexp));
+  KEEL_TRY(KEEL_ACLNN(calls, Clamp, sum, Scalar{0.5}, Scalar{HUGE_VAL}, sum));
+  for (uint32_t side = 0; side < 2; ++side) {
+    const View out = view_of(input(call, 2 * side));
+    terms[side] = temporaries.take(ACL_FLOAT, out);
+    KEEL_TRY(KEEL_ACLNN(calls, Div, weights[side], sum, weights[side]));
+    KEEL_TRY(KEEL_ACLNN(calls, Mul, out, by_tokens(weights[side]), terms[side]));
+    KEEL_TRY(KEEL_ACLNN(calls, SWhere, by_tokens(is_empty[side]), zero, terms[side], terms[side]));
+  }
+  return KEEL_ACLNN(calls, Add, terms[0], terms[1], Scalar{1}, view_of(output(call, 0)));
+}
+
 }  // namespace
 
 const Op kAttention = {"aclnn.flash_attention_score", KEEL_OP_NATIVE, supports_attention,
@@ -170,5 +224,8 @@ const Op kAttention = {"aclnn.flash_attention_score", KEEL_OP_NATIVE, supports_a
 const Op kAttentionBackward = {
     "aclnn.flash_attention_score_grad", KEEL_OP_NATIVE,         supports_attention_backward,
     attention_backward_workspace,       run_attention_backward, always};
+
+const Op kAttentionMerge = {"aclnn.exp+log+div+mul", KEEL_OP_COMPOSED, supports_attention_merge,
+                            attention_merge_workspace, run_attention_merge};
 
 }  // namespace keel::ascend
