@@ -77,8 +77,8 @@ keel_status run_rms_norm(OperatorCalls& calls, const keel_op_call& call, Tempora
 // Composed: Keel's softmax is 0 for an element that is minus infinity, whatever else its row has,
 // and the library's is NaN in a row without another element.
 bool supports_softmax(const Functions& functions, const keel_op_call& call) {
-  return are_plain(call) && !has_input(call, 1) &&
-         kit::attributes<keel_op_softmax_attributes>(call).causal == 0 &&
+  const bool is_causal = kit::attributes<keel_op_softmax_attributes>(call).causal != 0;
+  return are_plain(call) && (!is_causal || functions.aclnnTriu != nullptr) &&
          functions.aclnnAmax != nullptr && functions.aclnnExp != nullptr &&
          functions.aclnnSub != nullptr && functions.aclnnDiv != nullptr &&
          functions.aclnnMuls != nullptr && functions.aclnnClamp != nullptr &&
@@ -86,10 +86,33 @@ bool supports_softmax(const Functions& functions, const keel_op_call& call) {
          functions.aclnnReduceSum != nullptr;
 }
 
-// Scaled elements, which of them are visible, and twice a value for each row (counted as elements:
-// rows may have one).
+// Scaled elements, which of them are visible or hidden, and twice a value for each row (counted as
+// elements: rows may have one).
 uint64_t softmax_workspace(const keel_op_call& call) {
-  return temporaries_like(input(call, 0), 5) + Temporaries::rounded(4);
+  return temporaries_like(input(call, 0), 7) + 2 * Temporaries::rounded(4);
+}
+
+// Makes the elements of |wide| minus infinity that the mask or causality hides.
+keel_status hide(OperatorCalls& calls, const keel_op_call& call, const View& wide,
+                 Temporaries* temporaries) {
+  const bool is_causal = kit::attributes<keel_op_softmax_attributes>(call).causal != 0;
+  if (!is_causal && !has_input(call, 1)) return KEEL_OK;
+  View lowest;
+  KEEL_TRY(constant(calls, ACL_FLOAT, -HUGE_VAL, 1, temporaries, &lowest));
+  if (has_input(call, 1)) {
+    const View mask = view_of(input(call, 1));
+    const View hidden = temporaries->take(ACL_BOOL, mask, /*element_bytes=*/4);
+    KEEL_TRY(KEEL_ACLNN(calls, Cast, mask, ACL_BOOL, hidden));
+    KEEL_TRY(KEEL_ACLNN(calls, SWhere, hidden, lowest, wide, wide));
+  }
+  if (!is_causal) return KEEL_OK;
+  const int64_t rows = wide.dims[wide.rank - 2];
+  const int64_t columns = wide.dims[wide.rank - 1];
+  const View hidden =
+      temporaries->take(ACL_BOOL, dense(nullptr, ACL_BOOL, {rows, columns}), /*element_bytes=*/4);
+  KEEL_TRY(KEEL_ACLNN(calls, InplaceFillScalar, hidden, Scalar{1}));
+  KEEL_TRY(KEEL_ACLNN(calls, Triu, hidden, columns - rows + 1, hidden));
+  return KEEL_ACLNN(calls, SWhere, hidden, lowest, wide, wide);
 }
 
 keel_status run_softmax(OperatorCalls& calls, const keel_op_call& call, Temporaries temporaries) {
@@ -111,6 +134,7 @@ keel_status run_softmax(OperatorCalls& calls, const keel_op_call& call, Temporar
     from = wide;
   }
   KEEL_TRY(KEEL_ACLNN(calls, Muls, from, Scalar{scale}, wide));
+  KEEL_TRY(hide(calls, call, wide, &temporaries));
   // exp(0) for a finite element, exp(-inf) for minus infinity, and NaN, which is true, for NaN.
   KEEL_TRY(KEEL_ACLNN(calls, Clamp, wide, Scalar{-HUGE_VAL}, Scalar{-FLT_MAX}, kept));
   KEEL_TRY(KEEL_ACLNN(calls, Adds, kept, Scalar{FLT_MAX}, Scalar{1}, kept));
