@@ -127,16 +127,17 @@ bool is_empty(const keel_op_call& call) {
   return true;
 }
 
+bool is_plain(const keel_tensor& tensor) {
+  if (type_of(tensor.dtype) == ACL_DT_UNDEFINED) return false;
+  for (uint32_t axis = 0; axis < tensor.rank; ++axis) {
+    if (tensor.shape[axis] == 0) return false;
+    if (tensor.shape[axis] != 1 && tensor.strides[axis] == 0) return false;
+  }
+  return true;
+}
+
 bool are_plain(const keel_op_call& call) {
   if (is_empty(call)) return true;
-  const auto is_plain = [](const keel_tensor& tensor) {
-    if (type_of(tensor.dtype) == ACL_DT_UNDEFINED) return false;
-    for (uint32_t axis = 0; axis < tensor.rank; ++axis) {
-      if (tensor.shape[axis] == 0) return false;
-      if (tensor.shape[axis] != 1 && tensor.strides[axis] == 0) return false;
-    }
-    return true;
-  };
   for (uint32_t i = 0; i < call.input_count; ++i) {
     if (call.inputs[i] != nullptr && !is_plain(*call.inputs[i])) return false;
   }

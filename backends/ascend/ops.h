@@ -106,8 +106,10 @@ inline bool has_input(const keel_op_call& call, uint32_t index) {
 }
 // Whether no output has an element, so that there is nothing to run.
 bool is_empty(const keel_op_call& call);
-// Whether the call is empty, or all tensors have elements, types of ACL and no stride of 0: the
-// vendor's documents promise strided tensors, but do not mention broadcasts by stride.
+// Whether |tensor| has elements, a type of ACL and no stride of 0: the vendor's documents promise
+// strided tensors, but do not mention broadcasts by stride.
+bool is_plain(const keel_tensor& tensor);
+// Whether the call is empty, or all of its tensors are plain.
 bool are_plain(const keel_op_call& call);
 bool is_16_bit(keel_dtype dtype);
 // For Op::needs_fixed_order.

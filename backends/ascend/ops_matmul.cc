@@ -130,25 +130,60 @@ keel_status run_matmul(OperatorCalls& calls, const keel_op_call& call, Temporari
   return KEEL_ACLNN(calls, Muls, c, Scalar{attributes.alpha}, c);
 }
 
+Epilogue epilogue_of(const keel_op_batched_matmul_attributes& a) {
+  return {a.alpha, a.beta, KEEL_ACTIVATION_NONE, /*has_bias=*/false};
+}
+
+// Whether the product is the result, or a float32 result that a factor may follow.
+bool is_direct(const Epilogue& epilogue, const keel_op_call& call) {
+  if (epilogue.beta != 0) return false;
+  return is_float32(output(call, 0)) || (has_one_type(call) && epilogue.alpha == 1);
+}
+
+// Whether |tensor| is one matrix for all products: the library wants it as a batch of 1.
+bool is_shared(const keel_tensor& tensor) {
+  return tensor.shape[0] > 1 && tensor.strides[0] == 0;
+}
+
+View batch_view(const keel_tensor& tensor) {
+  View view = view_of(tensor);
+  if (!is_shared(tensor)) return view;
+  view.dims[0] = 1;
+  view.strides[0] = view.dims[1] * view.strides[1];
+  return view;
+}
+
 bool supports_batched_matmul(const Functions& functions, const keel_op_call& call) {
   const auto a = kit::attributes<keel_op_batched_matmul_attributes>(call);
-  const bool is_wide = is_float32(output(call, 0));
-  return functions.aclnnBatchMatMul != nullptr && are_plain(call) && a.beta == 0 &&
-         (is_wide || has_one_type(call)) &&
-         (a.alpha == 1 || (functions.aclnnMuls != nullptr && is_wide));
+  if (functions.aclnnBatchMatMul == nullptr || functions.aclnnMuls == nullptr) return false;
+  if (is_empty(call)) return true;
+  if (is_shared(input(call, 0)) && is_shared(input(call, 1))) return false;
+  for (uint32_t i = 0; i < 2; ++i) {
+    keel_tensor one = input(call, i);
+    if (is_shared(one)) one.shape[0] = 1;
+    if (!is_plain(one)) return false;
+  }
+  return is_plain(output(call, 0)) &&
+         (is_direct(epilogue_of(a), call) || supports_epilogue(functions, epilogue_of(a)));
 }
 
 keel_status run_batched_matmul(OperatorCalls& calls, const keel_op_call& call,
-                               Temporaries /*none*/) {
+                               Temporaries temporaries) {
   const auto attributes = kit::attributes<keel_op_batched_matmul_attributes>(call);
-  View a = view_of(input(call, 0));
-  View b = view_of(input(call, 1));
+  const Epilogue epilogue = epilogue_of(attributes);
+  View a = batch_view(input(call, 0));
+  View b = batch_view(input(call, 1));
   const View c = view_of(output(call, 0));
   if (attributes.trans_a != 0) a = transposed(a);
   if (attributes.trans_b != 0) b = transposed(b);
+  if (!is_direct(epilogue, call)) {
+    const View product = temporaries.take(ACL_FLOAT, c);
+    KEEL_TRY(KEEL_ACLNN(calls, BatchMatMul, a, b, product, ACLNN_KEEP_DTYPE));
+    return finish(calls, call, epilogue, product, &temporaries);
+  }
   KEEL_TRY(KEEL_ACLNN(calls, BatchMatMul, a, b, c, ACLNN_KEEP_DTYPE));
-  if (attributes.alpha == 1) return KEEL_OK;
-  return KEEL_ACLNN(calls, Muls, c, Scalar{attributes.alpha}, c);
+  if (epilogue.alpha == 1) return KEEL_OK;
+  return KEEL_ACLNN(calls, Muls, c, Scalar{epilogue.alpha}, c);
 }
 
 // ---- packed weights ----------------------------------------------------------------------
@@ -225,8 +260,8 @@ keel_status run_packed_matmul(OperatorCalls& calls, const keel_op_call& call,
 
 const Op kMatmul = {"aclnn.matmul", KEEL_OP_NATIVE, supports_matmul, epilogue_workspace,
                     run_matmul};
-const Op kBatchedMatmul = {"aclnn.batch_matmul", KEEL_OP_NATIVE, supports_batched_matmul, nullptr,
-                           run_batched_matmul};
+const Op kBatchedMatmul = {"aclnn.batch_matmul", KEEL_OP_NATIVE, supports_batched_matmul,
+                           epilogue_workspace, run_batched_matmul};
 const Op kPackWeights = {"aclnn.permute to FRACTAL_NZ", KEEL_OP_NATIVE, supports_pack_weights,
                          pack_weights_workspace, run_pack_weights};
 const Op kPackedMatmul = {"aclnn.matmul_weight_nz", KEEL_OP_NATIVE, supports_packed_matmul,

@@ -97,17 +97,23 @@ bool is_product(const Tensor& a, const Tensor& b, const Tensor& out, size_t rank
   if (a.type != b.type || (out.type != a.type && out.type != ACL_FLOAT) || !is_float(a.type)) {
     return false;
   }
-  if (rank == 3 && (a.dims[0] != b.dims[0] || a.dims[0] != out.dims[0])) return false;
+  if (rank == 3) {
+    // One of the two may be a batch of one matrix.
+    if (a.dims[0] != out.dims[0] && b.dims[0] != out.dims[0]) return false;
+    if (a.dims[0] != out.dims[0] && a.dims[0] != 1) return false;
+    if (b.dims[0] != out.dims[0] && b.dims[0] != 1) return false;
+  }
   return a.dims[rank - 1] == b.dims[rank - 2] && a.dims[rank - 2] == out.dims[rank - 2] &&
          b.dims[rank - 1] == out.dims[rank - 1];
 }
 
 std::vector<double> product_of(const Operand& a, const Operand& b) {
-  const Dims& left = a.tensor().dims;
-  const Dims& right = b.tensor().dims;
+  Dims left = a.tensor().dims;
+  Dims right = b.tensor().dims;
   const size_t rank = left.size();
-  return multiply(a.read(), b.read(), rank == 3 ? left[0] : 1, left[rank - 2], right[rank - 1],
-                  left[rank - 1]);
+  if (rank == 3) left[0] = right[0] = std::max(left[0], right[0]);
+  return multiply(a.read(left), b.read(right), rank == 3 ? left[0] : 1, left[rank - 2],
+                  right[rank - 1], left[rank - 1]);
 }
 
 aclnnStatus prepare_product(const char* name, const aclTensor* a, const aclTensor* b,
