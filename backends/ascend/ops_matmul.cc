@@ -188,22 +188,22 @@ keel_status run_batched_matmul(OperatorCalls& calls, const keel_op_call& call,
 
 // ---- packed weights ----------------------------------------------------------------------
 
-// Packed are 16-bit weights, for every product that reads them: a call that packs and one that
-// multiplies must agree. The vendor's product takes no extent of 1.
-bool are_packable(const Functions& functions, keel_dtype dtype, int64_t k, int64_t n) {
-  return is_16_bit(dtype) && k > 1 && n > 1 && functions.aclnnMatmulWeightNz != nullptr &&
-         functions.aclnnPermute != nullptr &&
+// What packing and each product with packed weights need: one that packs and one that multiplies
+// must agree.
+bool are_packable(const Functions& functions) {
+  return functions.aclnnMatmul != nullptr && functions.aclnnPermute != nullptr &&
          supports_epilogue(functions, {1, 1, KEEL_ACTIVATION_GELU_TANH, true}) &&
          supports_epilogue(functions, {1, 1, KEEL_ACTIVATION_SILU, true});
 }
 
-Fractal weights_of(const keel_tensor& packed, int64_t k, int64_t n) {
-  return {view_of(packed).type, k, n, view_of(packed).data};
+// Whether packed weights are in FRACTAL_NZ: the vendor's product of such weights takes neither
+// float32 nor an extent of 1. Other weights are packed as they are, row by row.
+bool is_fractal(const Functions& functions, keel_dtype dtype, int64_t k, int64_t n) {
+  return is_16_bit(dtype) && k > 1 && n > 1 && functions.aclnnMatmulWeightNz != nullptr;
 }
 
 bool supports_pack_weights(const Functions& functions, const keel_op_call& call) {
-  const keel_tensor& b = input(call, 0);
-  return are_packable(functions, b.dtype, b.shape[0], b.shape[1]) && are_plain(call);
+  return are_packable(functions) && are_plain(call);
 }
 
 // b in whole blocks.
@@ -214,12 +214,18 @@ uint64_t pack_weights_workspace(const keel_op_call& call) {
       2 * kBlock * kBlock * Fractal::blocks(b.shape[0]) * Fractal::blocks(b.shape[1])));
 }
 
-// Pads op(b) with zeroes to whole blocks, and moves the blocks.
+// Copies op(b), or pads it with zeroes to whole blocks, and moves the blocks.
 keel_status run_pack_weights(OperatorCalls& calls, const keel_op_call& call,
                              Temporaries temporaries) {
   constexpr int64_t kBlock = Fractal::kBlock;
-  View b = view_of(input(call, 0)).as(mover_of(2));
+  const keel_dtype dtype = input(call, 0).dtype;
+  View b = view_of(input(call, 0)).as(mover_of(kit::dtype_size(dtype)));
   if (kit::attributes<keel_op_pack_weights_attributes>(call).trans_b != 0) b = transposed(b);
+  if (!is_fractal(calls.functions(), dtype, b.dims[0], b.dims[1])) {
+    return KEEL_ACLNN(
+        calls, InplaceCopy,
+        dense_like(view_of(output(call, 0)).data, static_cast<aclDataType>(b.type), b), b);
+  }
   const auto type = static_cast<aclDataType>(b.type);
   const int64_t rows = Fractal::blocks(b.dims[0]);
   const int64_t columns = Fractal::blocks(b.dims[1]);
@@ -235,11 +241,7 @@ keel_status run_pack_weights(OperatorCalls& calls, const keel_op_call& call,
 }
 
 bool supports_packed_matmul(const Functions& functions, const keel_op_call& call) {
-  const keel_tensor& a = input(call, 0);
-  const auto attributes = kit::attributes<keel_op_packed_matmul_attributes>(call);
-  return are_packable(functions, input(call, 1).dtype, a.shape[attributes.trans_a != 0 ? 0 : 1],
-                      output(call, 0).shape[1]) &&
-         are_plain(call);
+  return are_packable(functions) && are_plain(call);
 }
 
 keel_status run_packed_matmul(OperatorCalls& calls, const keel_op_call& call,
@@ -248,11 +250,19 @@ keel_status run_packed_matmul(OperatorCalls& calls, const keel_op_call& call,
   View a = view_of(input(call, 0));
   const View c = view_of(output(call, 0));
   if (attributes.trans_a != 0) a = transposed(a);
-  const Fractal weights = weights_of(input(call, 1), a.dims[1], c.dims[1]);
+  const View packed = view_of(input(call, 1));
+  const int64_t k = a.dims[1];
+  const int64_t n = c.dims[1];
   const Epilogue epilogue = {attributes.alpha, attributes.beta, attributes.activation,
                              has_input(call, 2)};
   const View product = temporaries.take(ACL_FLOAT, c);
-  KEEL_TRY(KEEL_ACLNN(calls, MatmulWeightNz, a, weights, product, ACLNN_KEEP_DTYPE));
+  if (is_fractal(calls.functions(), input(call, 1).dtype, k, n)) {
+    const Fractal weights = {packed.type, k, n, packed.data};
+    KEEL_TRY(KEEL_ACLNN(calls, MatmulWeightNz, a, weights, product, ACLNN_KEEP_DTYPE));
+  } else {
+    const View weights = dense(packed.data, static_cast<aclDataType>(packed.type), {k, n});
+    KEEL_TRY(KEEL_ACLNN(calls, Matmul, a, weights, product, ACLNN_KEEP_DTYPE));
+  }
   return finish(calls, call, epilogue, product, &temporaries);
 }
 
