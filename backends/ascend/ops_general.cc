@@ -228,11 +228,12 @@ keel_status run_gather(OperatorCalls& calls, const keel_op_call& call, Temporari
   return KEEL_ACLNN(calls, SWhere, outside, zero, y, y);
 }
 
-// Sums in float32. Of stores to one element the library does not say which is the last.
+// Float sums. Of stores to one element the library does not say which is the last, and of integers
+// not that they wrap.
 bool supports_scatter(const Functions& functions, const keel_op_call& call) {
   return functions.aclnnScatterAdd != nullptr && functions.aclnnInplaceCopy != nullptr &&
          has_checked_indices(functions) && are_plain(call) && input(call, 0).rank != 0 &&
-         is_float32(output(call, 0)) && is_float32(input(call, 0)) &&
+         is_float(output(call, 0)) && input(call, 0).dtype == output(call, 0).dtype &&
          kit::attributes<keel_op_scatter_attributes>(call).add != 0;
 }
 
@@ -252,9 +253,10 @@ keel_status run_scatter(OperatorCalls& calls, const keel_op_call& call, Temporar
   View zero;
   KEEL_TRY(check_indices(calls, view_of(input(call, 1)), /*first=*/0, y.dims[axis], &temporaries,
                          &valid, &outside));
-  KEEL_TRY(constant(calls, ACL_FLOAT, 0, x.rank, &temporaries, &zero));
-  const View terms = temporaries.take(ACL_FLOAT, x);
-  const View sums = temporaries.take(ACL_FLOAT, y);
+  const auto type = static_cast<aclDataType>(y.type);
+  KEEL_TRY(constant(calls, type, 0, x.rank, &temporaries, &zero));
+  const View terms = temporaries.take(type, x);
+  const View sums = temporaries.take(type, y);
   KEEL_TRY(KEEL_ACLNN(calls, SWhere, outside, zero, x, terms));
   KEEL_TRY(KEEL_ACLNN(calls, ScatterAdd, y, axis, valid, terms, sums));
   return KEEL_ACLNN(calls, InplaceCopy, y, sums);

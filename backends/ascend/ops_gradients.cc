@@ -130,10 +130,9 @@ keel_status run_layer_norm_backward(OperatorCalls& calls, const keel_op_call& ca
   return give_dx(calls, call, dx);
 }
 
-// The library's gradients have two axes or more.
 bool supports_rms_norm_backward(const Functions& functions, const keel_op_call& call) {
   return functions.aclnnRmsNormGrad != nullptr && functions.aclnnInplaceCopy != nullptr &&
-         are_plain(call) && input(call, 0).rank >= 2;
+         are_plain(call);
 }
 
 keel_status run_rms_norm_backward(OperatorCalls& calls, const keel_op_call& call,
@@ -141,8 +140,12 @@ keel_status run_rms_norm_backward(OperatorCalls& calls, const keel_op_call& call
   View gamma;
   KEEL_TRY(widen(calls, view_of(input(call, 2)), &temporaries, &gamma));
   const View dx = dx_of(call, &temporaries);
-  KEEL_TRY(KEEL_ACLNN(calls, RmsNormGrad, view_of(input(call, 0)), view_of(input(call, 1)),
-                      view_of(input(call, 3)), gamma, dx, view_of(output(call, 1))));
+  // The library's gradients have two axes or more.
+  const bool is_row = dx.rank == 1;
+  const auto matrix = [&](const View& view) { return is_row ? with_first_axis(view) : view; };
+  KEEL_TRY(KEEL_ACLNN(calls, RmsNormGrad, matrix(view_of(input(call, 0))),
+                      matrix(view_of(input(call, 1))), matrix(view_of(input(call, 3))), gamma,
+                      matrix(dx), view_of(output(call, 1))));
   return give_dx(calls, call, dx);
 }
 
