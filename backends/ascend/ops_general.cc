@@ -2,6 +2,7 @@
 // elementwise, reduce, gather and scatter: the functions, of float tensors of one dtype, that the
 // library has; the rest is left to the fallback.
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 
 #include "backends/ascend/ops.h"
@@ -151,24 +152,93 @@ bool supports_reduce(const Functions& functions, const keel_op_call& call) {
       reduced_axes(x, y).size == 0) {
     return false;
   }
+  const bool has_sum = functions.aclnnReduceSum != nullptr;
+  const bool has_most = functions.aclnnAmax != nullptr && functions.aclnnMuls != nullptr;
   switch (kit::attributes<keel_op_reduce_attributes>(call).function) {
     case KEEL_REDUCE_FUNCTION_MAX:
-      return functions.aclnnAmax != nullptr;
+    case KEEL_REDUCE_FUNCTION_MIN:
+    case KEEL_REDUCE_FUNCTION_ANY:
+    case KEEL_REDUCE_FUNCTION_ALL:
+      return has_most;
     case KEEL_REDUCE_FUNCTION_SUM:
     case KEEL_REDUCE_FUNCTION_MEAN:
-      return functions.aclnnReduceSum != nullptr && functions.aclnnMuls != nullptr;
+      return has_sum && functions.aclnnMuls != nullptr;
     case KEEL_REDUCE_FUNCTION_SUM_OF_SQUARES:
     case KEEL_REDUCE_FUNCTION_NORM:
-      return functions.aclnnReduceSum != nullptr && functions.aclnnMul != nullptr &&
-             functions.aclnnSqrt != nullptr;
+      return has_sum && functions.aclnnMul != nullptr && functions.aclnnSqrt != nullptr;
+    case KEEL_REDUCE_FUNCTION_ABS_SUM:
+      return has_sum && functions.aclnnMuls != nullptr && functions.aclnnClamp != nullptr;
+    case KEEL_REDUCE_FUNCTION_ABS_MAX:
+      return has_most && functions.aclnnClamp != nullptr;
+    case KEEL_REDUCE_FUNCTION_LOG_SUM_EXP:
+      return has_sum && has_most && functions.aclnnClamp != nullptr &&
+             functions.aclnnSub != nullptr && functions.aclnnExp != nullptr &&
+             functions.aclnnLog != nullptr;
     default:
       return false;
   }
 }
 
-// x and y in float32, and the squares.
+// x in float32, three values made of it, y twice.
 uint64_t reduce_workspace(const keel_op_call& call) {
-  return temporaries_like(input(call, 0), 2) + temporaries_like(output(call, 0), 1);
+  return temporaries_like(input(call, 0), 4) + temporaries_like(output(call, 0), 2);
+}
+
+// |x| without a function for it: one of the two bounded terms is 0.
+keel_status absolute(OperatorCalls& calls, const View& x, Temporaries* temporaries, View* out_y) {
+  const View negative = temporaries->take(ACL_FLOAT, x);
+  *out_y = temporaries->take(ACL_FLOAT, x);
+  KEEL_TRY(KEEL_ACLNN(calls, Muls, x, Scalar{-1}, negative));
+  KEEL_TRY(KEEL_ACLNN(calls, Clamp, negative, Scalar{0}, Scalar{HUGE_VAL}, negative));
+  KEEL_TRY(KEEL_ACLNN(calls, Clamp, x, Scalar{0}, Scalar{HUGE_VAL}, *out_y));
+  return KEEL_ACLNN(calls, Add, *out_y, negative, Scalar{1}, *out_y);
+}
+
+// Writes what is reduced, in float32: squares, absolute values, 0 or 1.
+keel_status terms_of(OperatorCalls& calls, int64_t function, const View& x,
+                     Temporaries* temporaries, View* out_terms) {
+  *out_terms = x;
+  switch (function) {
+    case KEEL_REDUCE_FUNCTION_SUM_OF_SQUARES:
+    case KEEL_REDUCE_FUNCTION_NORM:
+      *out_terms = temporaries->take(ACL_FLOAT, x);
+      return KEEL_ACLNN(calls, Mul, x, x, *out_terms);
+    case KEEL_REDUCE_FUNCTION_ABS_SUM:
+    case KEEL_REDUCE_FUNCTION_ABS_MAX:
+      return absolute(calls, x, temporaries, out_terms);
+    case KEEL_REDUCE_FUNCTION_ANY:
+    case KEEL_REDUCE_FUNCTION_ALL: {
+      const View is_true = temporaries->take(ACL_BOOL, x, /*element_bytes=*/4);
+      *out_terms = temporaries->take(ACL_FLOAT, x);
+      KEEL_TRY(KEEL_ACLNN(calls, Cast, x, ACL_BOOL, is_true));
+      return KEEL_ACLNN(calls, Cast, is_true, ACL_FLOAT, *out_terms);
+    }
+    default:
+      return KEEL_OK;
+  }
+}
+
+// The least is the negated largest of the negated. |terms| may be an input.
+keel_status least_of(OperatorCalls& calls, const View& terms, const Ints& axes,
+                     Temporaries* temporaries, const View& y) {
+  const View negative = temporaries->take(ACL_FLOAT, terms);
+  KEEL_TRY(KEEL_ACLNN(calls, Muls, terms, Scalar{-1}, negative));
+  KEEL_TRY(KEEL_ACLNN(calls, Amax, negative, axes, /*keepDim=*/true, y));
+  return KEEL_ACLNN(calls, Muls, y, Scalar{-1}, y);
+}
+
+// The largest element counts as a finite one where it is not: powers then are 0 or infinite.
+keel_status log_sum_exp_of(OperatorCalls& calls, const View& x, const Ints& axes,
+                           Temporaries* temporaries, const View& y) {
+  const View powers = temporaries->take(ACL_FLOAT, x);
+  const View most = temporaries->take(ACL_FLOAT, y);
+  KEEL_TRY(KEEL_ACLNN(calls, Amax, x, axes, /*keepDim=*/true, most));
+  KEEL_TRY(KEEL_ACLNN(calls, Clamp, most, Scalar{-FLT_MAX}, Scalar{FLT_MAX}, most));
+  KEEL_TRY(KEEL_ACLNN(calls, Sub, x, most, Scalar{1}, powers));
+  KEEL_TRY(KEEL_ACLNN(calls, Exp, powers, powers));
+  KEEL_TRY(KEEL_ACLNN(calls, ReduceSum, powers, axes, /*keepDims=*/true, ACL_FLOAT, y));
+  KEEL_TRY(KEEL_ACLNN(calls, Log, y, y));
+  return KEEL_ACLNN(calls, Add, y, most, Scalar{1}, y);
 }
 
 keel_status run_reduce(OperatorCalls& calls, const keel_op_call& call, Temporaries temporaries) {
@@ -180,20 +250,31 @@ keel_status run_reduce(OperatorCalls& calls, const keel_op_call& call, Temporari
     return KEEL_ACLNN(calls, Amax, x, axes, /*keepDim=*/true, y);
   }
   KEEL_TRY(widen(calls, x, &temporaries, &x));
-  const View sum = wide_of(y, temporaries.take(ACL_FLOAT, y));
-  if (function == KEEL_REDUCE_FUNCTION_SUM_OF_SQUARES || function == KEEL_REDUCE_FUNCTION_NORM) {
-    const View squares = temporaries.take(ACL_FLOAT, x);
-    KEEL_TRY(KEEL_ACLNN(calls, Mul, x, x, squares));
-    x = squares;
+  const View wide = wide_of(y, temporaries.take(ACL_FLOAT, y));
+  View terms;
+  KEEL_TRY(terms_of(calls, function, x, &temporaries, &terms));
+  switch (function) {
+    case KEEL_REDUCE_FUNCTION_ABS_MAX:
+    case KEEL_REDUCE_FUNCTION_ANY:
+      KEEL_TRY(KEEL_ACLNN(calls, Amax, terms, axes, /*keepDim=*/true, wide));
+      break;
+    case KEEL_REDUCE_FUNCTION_MIN:
+    case KEEL_REDUCE_FUNCTION_ALL:
+      KEEL_TRY(least_of(calls, terms, axes, &temporaries, wide));
+      break;
+    case KEEL_REDUCE_FUNCTION_LOG_SUM_EXP:
+      KEEL_TRY(log_sum_exp_of(calls, terms, axes, &temporaries, wide));
+      break;
+    default:
+      KEEL_TRY(KEEL_ACLNN(calls, ReduceSum, terms, axes, /*keepDims=*/true, ACL_FLOAT, wide));
   }
-  KEEL_TRY(KEEL_ACLNN(calls, ReduceSum, x, axes, /*keepDims=*/true, ACL_FLOAT, sum));
-  if (function == KEEL_REDUCE_FUNCTION_NORM) KEEL_TRY(KEEL_ACLNN(calls, Sqrt, sum, sum));
+  if (function == KEEL_REDUCE_FUNCTION_NORM) KEEL_TRY(KEEL_ACLNN(calls, Sqrt, wide, wide));
   if (function == KEEL_REDUCE_FUNCTION_MEAN) {
-    const auto terms = static_cast<double>(kit::element_count(input(call, 0))) /
+    const auto count = static_cast<double>(kit::element_count(input(call, 0))) /
                        static_cast<double>(kit::element_count(output(call, 0)));
-    KEEL_TRY(KEEL_ACLNN(calls, Muls, sum, Scalar{1 / terms}, sum));
+    KEEL_TRY(KEEL_ACLNN(calls, Muls, wide, Scalar{1 / count}, wide));
   }
-  return narrow(calls, sum, y);
+  return narrow(calls, wide, y);
 }
 
 // ---- gather, scatter -------------------------------------------------------------------
