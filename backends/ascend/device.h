@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -31,6 +32,12 @@ class Device {
   // option, some do not: aclnnRmsNormGrad, aclnnEmbeddingDenseBackward, aclnnScatterAdd and, as far
   // as its documents say nothing, aclnnFlashAttentionScoreGrad.
   bool fixes_order() const { return fixes_order_; }
+  // Whether aclnnCast takes both 8-bit floats, by |ask|, which the first call alone runs.
+  template <typename Ask>
+  bool casts_float8(Ask&& ask) {
+    std::call_once(float8_once_, [&] { casts_float8_ = ask(); });
+    return casts_float8_;
+  }
   // Reserves |bytes| of host memory for an executor that a stream keeps; false if all streams would
   // then keep more than kExecutorBytes.
   bool take_executor_bytes(uint64_t bytes);
@@ -117,6 +124,8 @@ class Device {
   int32_t least_priority_ = 0;
   int32_t greatest_priority_ = 0;
   bool fixes_order_ = false;
+  std::once_flag float8_once_;
+  bool casts_float8_ = false;
   std::atomic<aclError> loss_{ACL_SUCCESS};
   std::atomic<uint64_t> executor_bytes_{0};
   PinnedPool pinned_pool_;

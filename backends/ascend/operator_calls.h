@@ -107,6 +107,19 @@ class OperatorCalls {
   // the stream's first call that needs it, and kept: 4 MiB.
   keel_status causal_mask(View* out_mask);
 
+  // Whether the library prepares the call, which is not run.
+  template <typename Prepare, typename... Arguments>
+  static bool can_prepare(Device& device, const char* name, Prepare prepare,
+                          const Arguments&... arguments) {
+    Entry entry(device);
+    aclnnStatus result = 0;
+    const keel_status called = device.call(name, [&](const Functions&) {
+      result = prepare(entry.convert(arguments)..., &entry.workspace, &entry.executor);
+      return aclError{ACL_SUCCESS};
+    });
+    return called == KEEL_OK && result == 0;
+  }
+
   // Runs operator |name| by its two phases |prepare| and |run|, with |arguments| in the order of
   // the vendor's interface.
   template <typename Prepare, typename Run, typename... Arguments>

@@ -49,6 +49,8 @@ const Op* op_of(keel_op_id op) {
       return &kTranspose;
     case KEEL_OP_CLAMP:
       return &kClamp;
+    case KEEL_OP_CAST_SCALED:
+      return &kCastScaled;
     case KEEL_OP_GELU_BACKWARD:
       return &kGeluBackward;
     case KEEL_OP_BIAS_GELU_BACKWARD:
@@ -102,12 +104,15 @@ const Op* op_of(keel_op_id op) {
 
 }  // namespace
 
-const Op* find_op(const Device& device, const keel_op_call& call) {
+const Op* find_op(Device& device, const keel_op_call& call) {
   const Op* const op = op_of(call.op);
   if (op == nullptr || !device.sdk().no_operators().empty()) return nullptr;
   if (!op->supports(device.functions(), call)) return nullptr;
   const bool needs_order = op->needs_fixed_order != nullptr && op->needs_fixed_order(call);
-  return needs_order && !device.fixes_order() ? nullptr : op;
+  if (needs_order && !device.fixes_order()) return nullptr;
+  const bool lacks_float8 =
+      op->needs_float8 && !device.casts_float8([&] { return has_float8_casts(device); });
+  return lacks_float8 ? nullptr : op;
 }
 
 View Temporaries::take(aclDataType type, const View& like, uint64_t element_bytes) {
@@ -184,6 +189,16 @@ keel_status add_bias(OperatorCalls& calls, const View& x, const View& bias,
   KEEL_TRY(widen(calls, x, temporaries, &wide_x));
   KEEL_TRY(widen(calls, bias, temporaries, &wide_bias));
   return KEEL_ACLNN(calls, Add, wide_x, wide_bias, Scalar{1}, *out_sum);
+}
+
+// One of the two bounded terms is 0.
+keel_status absolute(OperatorCalls& calls, const View& x, Temporaries* temporaries, View* out_y) {
+  const View negative = temporaries->take(ACL_FLOAT, x);
+  *out_y = temporaries->take(ACL_FLOAT, x);
+  KEEL_TRY(KEEL_ACLNN(calls, Muls, x, Scalar{-1}, negative));
+  KEEL_TRY(KEEL_ACLNN(calls, Clamp, negative, Scalar{0}, Scalar{HUGE_VAL}, negative));
+  KEEL_TRY(KEEL_ACLNN(calls, Clamp, x, Scalar{0}, Scalar{HUGE_VAL}, *out_y));
+  return KEEL_ACLNN(calls, Add, *out_y, negative, Scalar{1}, *out_y);
 }
 
 bool has_checked_indices(const Functions& functions) {

@@ -41,10 +41,14 @@ struct Op {
   // Whether the call's contract fixes an order of sums that the vendor's kernel fixes only where
   // the device has that option (Device::fixes_order); NULL: never.
   bool (*needs_fixed_order)(const keel_op_call& call) = nullptr;
+  // Whether the device must cast 8-bit floats.
+  bool needs_float8 = false;
 };
 
 // NULL if the vendor's library, on |device|, does not compute exactly this call.
-const Op* find_op(const Device& device, const keel_op_call& call);
+const Op* find_op(Device& device, const keel_op_call& call);
+// Asks the library for casts to and from 8-bit floats.
+bool has_float8_casts(Device& device);
 
 extern const Op kFill;
 extern const Op kCast;
@@ -67,6 +71,7 @@ extern const Op kRope;
 extern const Op kAdamw;
 extern const Op kTranspose;
 extern const Op kClamp;
+extern const Op kCastScaled;
 // ops_gradients.cc
 extern const Op kGeluBackward;
 extern const Op kBiasGeluBackward;
@@ -137,6 +142,8 @@ keel_status constant(OperatorCalls& calls, aclDataType type, double value, uint3
 // x + bias in float32, one temporary for each of the two and the sum.
 keel_status add_bias(OperatorCalls& calls, const View& x, const View& bias,
                      Temporaries* temporaries, View* out_sum);
+// |x| of a float32 view, without a function of the library for it. Takes two temporaries.
+keel_status absolute(OperatorCalls& calls, const View& x, Temporaries* temporaries, View* out_y);
 bool has_checked_indices(const Functions& functions);
 // The library does not define an index outside of a table. Writes |indices| - |first|, clamped to
 // [0, |rows|), to |out_valid|, and to |out_outside| whether the clamp has changed an index. Takes

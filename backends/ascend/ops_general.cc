@@ -184,16 +184,6 @@ uint64_t reduce_workspace(const keel_op_call& call) {
   return temporaries_like(input(call, 0), 4) + temporaries_like(output(call, 0), 2);
 }
 
-// |x| without a function for it: one of the two bounded terms is 0.
-keel_status absolute(OperatorCalls& calls, const View& x, Temporaries* temporaries, View* out_y) {
-  const View negative = temporaries->take(ACL_FLOAT, x);
-  *out_y = temporaries->take(ACL_FLOAT, x);
-  KEEL_TRY(KEEL_ACLNN(calls, Muls, x, Scalar{-1}, negative));
-  KEEL_TRY(KEEL_ACLNN(calls, Clamp, negative, Scalar{0}, Scalar{HUGE_VAL}, negative));
-  KEEL_TRY(KEEL_ACLNN(calls, Clamp, x, Scalar{0}, Scalar{HUGE_VAL}, *out_y));
-  return KEEL_ACLNN(calls, Add, *out_y, negative, Scalar{1}, *out_y);
-}
-
 // Writes what is reduced, in float32: squares, absolute values, 0 or 1.
 keel_status terms_of(OperatorCalls& calls, int64_t function, const View& x,
                      Temporaries* temporaries, View* out_terms) {

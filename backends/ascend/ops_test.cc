@@ -90,6 +90,25 @@ TEST_F(AscendOpsTest, ScaleOf16BitsTakesFactorsBeyondFloat16) {
   }
 }
 
+// Such casts exist on some chips alone, which a prepared call of the library tells.
+TEST_F(AscendOpsTest, CastScaledSaturatesWhereTheChipHasFloat8) {
+  for (const bool has_float8 : {true, false}) {
+    open(has_float8 ? "memory_mib=64" : "memory_mib=64 float8=0");
+    const keel_tensor x = floats({5}, {1, -300, INFINITY, NAN, -0.5});
+    const keel_tensor scale = floats({}, {2});
+    const keel_tensor y = tensor<uint8_t>(KEEL_FLOAT8_E4M3FN, {5}, {9, 9, 9, 9, 9});
+    const keel_tensor amax = floats({}, {9});
+    const Call call(KEEL_OP_CAST_SCALED, {&x, &scale}, {y, amax}, {});
+    EXPECT_EQ(supports(call), has_float8);
+    EXPECT_EQ(run(call), has_float8 ? KEEL_OK : KEEL_UNSUPPORTED) << t_error;
+    if (has_float8) {
+      EXPECT_EQ(read<uint8_t>(y), (std::vector<uint8_t>{0x40, 0xfe, 0x7e, 0x7f, 0xb8}));
+      EXPECT_TRUE(std::isnan(read(amax)[0]));
+    }
+    close();
+  }
+}
+
 // Squares of such logarithms overflow.
 TEST_F(AscendOpsTest, CrossEntropyBackwardComparesLargeLogarithms) {
   open();

@@ -41,6 +41,18 @@ constexpr aclDataType type_of(keel_dtype dtype) {
   }
 }
 
+// As type_of, and the 8-bit floats of the chips that cast them.
+constexpr aclDataType cast_type_of(keel_dtype dtype) {
+  switch (dtype) {
+    case KEEL_FLOAT8_E4M3FN:
+      return ACL_FLOAT8_E4M3FN;
+    case KEEL_FLOAT8_E5M2:
+      return ACL_FLOAT8_E5M2;
+    default:
+      return type_of(dtype);
+  }
+}
+
 // Returns a type of |bytes| bytes, for operators that move elements without looking at them.
 constexpr aclDataType mover_of(uint32_t bytes) {
   switch (bytes) {

@@ -58,6 +58,8 @@ enum aclDataType : int32_t {
   ACL_DOUBLE = 11,
   ACL_BOOL = 12,
   ACL_BF16 = 27,
+  ACL_FLOAT8_E5M2 = 35,
+  ACL_FLOAT8_E4M3FN = 36,
 };
 enum aclFormat : int32_t {
   ACL_FORMAT_UNDEFINED = -1,

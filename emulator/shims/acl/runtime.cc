@@ -22,12 +22,14 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   uint64_t count = 0;
   uint64_t device = 0;
   uint64_t descriptor = 0;
+  uint64_t float8 = 1;
   Status status = split_settings(text, &values);
   if (status.ok()) status = take_chip_settings(&values, &settings.chips);
   if (status.ok()) status = take_number(&values, "init", 0, 999999, &init);
   if (status.ok()) status = take_number(&values, "count", 0, 999999, &count);
   if (status.ok()) status = take_number(&values, "device", 0, 999999, &device);
   if (status.ok()) status = take_number(&values, "null_descriptor", 0, 999999, &descriptor);
+  if (status.ok()) status = take_number(&values, "float8", 0, 1, &float8);
   if (!status.ok()) return status;
   if (!values.empty()) {
     return {Code::kInvalidArgument, fmt::format("'{:.64}' is not known", values.begin()->first)};
@@ -36,6 +38,7 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   settings.count = static_cast<aclError>(count);
   settings.device = static_cast<aclError>(device);
   settings.descriptor = descriptor;
+  settings.has_float8 = float8 != 0;
   *out_settings = std::move(settings);
   return {};
 }
@@ -193,6 +196,10 @@ aclError keel_emulated_acl_chip(std::shared_ptr<keel::emulator::Device>* out_chi
 aclError keel_emulated_acl_stream(const char* call, aclrtStream handle,
                                   keel::emulator::Stream** out_stream) {
   return answer_here([&](const Here& here) { return find_stream(here, call, handle, out_stream); });
+}
+
+bool keel_emulated_acl_has_float8() {
+  return Runtime::get().settings().has_float8;
 }
 
 bool keel_emulated_acl_may_describe() {

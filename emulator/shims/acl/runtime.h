@@ -28,6 +28,7 @@ struct Settings {
   aclError init = ACL_SUCCESS;    // result of aclInit
   aclError count = ACL_SUCCESS;   // result of aclrtGetDeviceCount
   aclError device = ACL_SUCCESS;  // result of aclrtSetDevice
+  bool has_float8 = true;         // whether the chip casts 8-bit floats
   uint64_t descriptor = 0;        // the descriptor that is NULL, counted from 1; 0: none
 };
 // Parses KEEL_EMULATED_ASCEND.
@@ -171,6 +172,7 @@ aclError keel_emulated_acl_stream(const char* call, aclrtStream handle,
                                   keel::emulator::Stream** out_stream);
 // Returns whether there is memory for another descriptor.
 bool keel_emulated_acl_may_describe();
+bool keel_emulated_acl_has_float8();
 
 }  // extern "C"
 

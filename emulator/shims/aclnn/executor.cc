@@ -22,6 +22,16 @@ decltype(&keel_emulated_acl_stream) find_stream_function() {
   return stream;
 }
 
+bool has_float8() {
+  static const bool has = [] {
+    decltype(&keel_emulated_acl_has_float8) function = nullptr;
+    find_beside(open_beside(reinterpret_cast<void*>(&aclnnAdd), "libascendcl.so"),
+                "keel_emulated_acl_has_float8", &function);
+    return function != nullptr && function();
+  }();
+  return has;
+}
+
 // Keeps the executors used last, marked, so that a second use of one is found.
 void keep_spent(aclOpExecutor* executor) {
   constexpr size_t kKept = 4096;
@@ -109,6 +119,9 @@ aclnnStatus prepare(const char* name, const std::vector<const aclTensor*>& tenso
       prepared->tensors.push_back(tensor_of(name, tensor));
       const Tensor& added = prepared->tensors.back();
       if (size_of(added.type) == 0) return kBadParameter;
+      if (is_float8(added.type) && (prepared->name != "aclnnCast" || !has_float8())) {
+        return kBadParameter;
+      }
       if (added.is_fractal && prepared->name != "aclnnMatmulWeightNz") return kBadParameter;
     }
     prepared->body = std::move(body);

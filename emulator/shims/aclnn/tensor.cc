@@ -39,6 +39,10 @@ double load_element(aclDataType type, const std::byte* data) {
       return to_float(load<float16_t>(data));
     case ACL_BF16:
       return to_float(load<bfloat16_t>(data));
+    case ACL_FLOAT8_E5M2:
+      return to_float(load<float8_e5m2_t>(data));
+    case ACL_FLOAT8_E4M3FN:
+      return to_float(load<float8_e4m3_t>(data));
     case ACL_DOUBLE:
       return load<double>(data);
     case ACL_INT8:
@@ -70,6 +74,11 @@ void store_element(aclDataType type, std::byte* data, double value) {
       return store(data, to_float16(static_cast<float>(value)));
     case ACL_BF16:
       return store(data, to_bfloat16(static_cast<float>(value)));
+    case ACL_FLOAT8_E5M2:
+      return store(data, to_float8_e5m2(static_cast<float>(value)));
+    case ACL_FLOAT8_E4M3FN:
+      // The documents do not say that a larger value saturates: it is NaN here.
+      return store(data, to_float8_e4m3(std::abs(value) < 464 ? static_cast<float>(value) : NAN));
     case ACL_DOUBLE:
       return store(data, value);
     case ACL_BOOL:
@@ -100,6 +109,8 @@ uint32_t size_of(aclDataType type) {
     case ACL_INT8:
     case ACL_UINT8:
     case ACL_BOOL:
+    case ACL_FLOAT8_E5M2:
+    case ACL_FLOAT8_E4M3FN:
       return 1;
     case ACL_FLOAT16:
     case ACL_BF16:
@@ -117,6 +128,10 @@ uint32_t size_of(aclDataType type) {
     default:
       return 0;
   }
+}
+
+bool is_float8(aclDataType type) {
+  return type == ACL_FLOAT8_E5M2 || type == ACL_FLOAT8_E4M3FN;
 }
 
 bool is_float(aclDataType type) {

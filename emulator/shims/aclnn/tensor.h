@@ -17,6 +17,8 @@ using Dims = std::vector<int64_t>;
 // Bytes of one element; 0 for a type that the library lacks.
 uint32_t size_of(aclDataType type);
 bool is_float(aclDataType type);
+// Types that casts alone take, and not on each chip.
+bool is_float8(aclDataType type);
 inline int64_t count_of(const Dims& dims) {
   int64_t count = 1;
   for (const int64_t extent : dims) count *= extent;
