@@ -87,6 +87,48 @@ TEST_F(AclnnShimTest, ARepeatableExecutorRunsAgain) {
   EXPECT_EQ(NNOPBASE(aclDestroyScalar)(factor), 0);
 }
 
+TEST_F(AclnnShimTest, OneMatrixMultipliesABatch) {
+  aclTensor* const a = floats({2, 1, 2}, {1, 2, 3, 4});
+  aclTensor* const b = floats({1, 2, 1}, {10, 1});
+  aclTensor* const c = result({2, 1, 1});
+  EXPECT_EQ(ACLNN(BatchMatMul, a, b, c, ACLNN_KEEP_DTYPE), 0);
+  EXPECT_EQ(read(c), (std::vector<float>{12, 34}));
+  aclTensor* const square = floats({1, 1, 1}, {7});
+  EXPECT_EQ(ACLNN(BatchMatMul, square, floats({2, 1, 1}, {1, 2}), c, ACLNN_KEEP_DTYPE), 0);
+  EXPECT_EQ(read(c), (std::vector<float>{7, 14}));
+  EXPECT_NE(ACLNN(BatchMatMul, square, square, c, ACLNN_KEEP_DTYPE), 0);
+  EXPECT_NE(ACLNN(BatchMatMul, floats({3, 1, 1}, {1, 2, 3}), square, c, ACLNN_KEEP_DTYPE), 0);
+}
+
+// A float16 tensor makes the factor float16; a bfloat16 one does not make it bfloat16.
+TEST_F(AclnnShimTest, FactorsOfFloat16AreRounded) {
+  float factor = 1e6;
+  aclScalar* const scalar = NNOPBASE(aclCreateScalar)(&factor, ACL_FLOAT);
+  aclTensor* const wide = result({1});
+  aclTensor* const half = dense<uint16_t>(ACL_FLOAT16, {1}, {0x0400});  // 2^-14
+  EXPECT_EQ(ACLNN(Muls, half, scalar, half), 0);
+  EXPECT_EQ(ACLNN(Cast, half, ACL_FLOAT, wide), 0);
+  EXPECT_EQ(read(wide), (std::vector<float>{INFINITY}));
+  aclTensor* const brain = dense<uint16_t>(ACL_BF16, {1}, {0x3880});  // 2^-14
+  EXPECT_EQ(ACLNN(Muls, brain, scalar, brain), 0);
+  EXPECT_EQ(ACLNN(Cast, brain, ACL_FLOAT, wide), 0);
+  EXPECT_EQ(read(wide), (std::vector<float>{61}));
+  EXPECT_EQ(NNOPBASE(aclDestroyScalar)(scalar), 0);
+}
+
+TEST_F(AclnnShimTest, EightBitFloatsAreCastAlone) {
+  aclTensor* const x = floats({4}, {1, -448, 480, NAN});
+  aclTensor* const back = result({4});
+  aclTensor* const small = dense<uint8_t>(ACL_FLOAT8_E4M3FN, {4}, {9, 9, 9, 9});
+  EXPECT_EQ(ACLNN(Cast, x, ACL_FLOAT8_E4M3FN, small), 0);
+  EXPECT_EQ(ACLNN(Cast, small, ACL_FLOAT, back), 0);
+  const std::vector<float> values = read(back);
+  EXPECT_EQ(values[0], 1);
+  EXPECT_EQ(values[1], -448);
+  EXPECT_TRUE(std::isnan(values[2]) && std::isnan(values[3]));
+  EXPECT_NE(ACLNN(Exp, small, small), 0);
+}
+
 TEST_F(AclnnShimTest, SoftmaxOfARowWithoutAFiniteElementIsNaN) {
   put(0, {0, 0, -INFINITY, -INFINITY});
   uint64_t size = 0;
