@@ -162,17 +162,19 @@ constexpr keel_stream_table kStreamTable = {
 
 keel_status op_query(keel_plugin_device* device, const keel_op_call* call,
                      keel_op_support* out_support) {
-  const Op* const op = find_op(object(device), *call);
-  out_support->level = KEEL_OP_NONE;
-  out_support->score = 0;
-  out_support->workspace_bytes = 0;
-  out_support->kernel = nullptr;
-  if (op == nullptr) return KEEL_OK;
-  out_support->level = op->level;
-  out_support->score = 100;
-  out_support->workspace_bytes = op->workspace == nullptr ? 0 : op->workspace(*call);
-  out_support->kernel = op->kernel;
-  return KEEL_OK;
+  return kit::guard([&]() -> keel_status {
+    out_support->level = KEEL_OP_NONE;
+    out_support->score = 0;
+    out_support->workspace_bytes = 0;
+    out_support->kernel = nullptr;
+    const Op* const op = find_op(object(device), *call);
+    if (op == nullptr) return KEEL_OK;
+    out_support->level = op->level;
+    out_support->score = 100;
+    out_support->workspace_bytes = op->workspace == nullptr ? 0 : op->workspace(*call);
+    out_support->kernel = op->kernel;
+    return KEEL_OK;
+  });
 }
 
 keel_status op_run(keel_plugin_stream* stream, const keel_op_call* call, void* workspace) {
