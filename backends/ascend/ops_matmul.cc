@@ -9,6 +9,27 @@
 namespace keel::ascend {
 namespace {
 
+// ---- factors ---------------------------------------------------------------------------
+
+// The axis of a's last two along which the products are summed.
+uint32_t sum_axis(const keel_op_call& call, int64_t trans_a) {
+  return input(call, 0).rank - (trans_a != 0 ? 2 : 1);
+}
+
+// Whether the sums have no terms: the product is 0 then, without a call of the library's product.
+bool has_no_terms(const keel_op_call& call, int64_t trans_a) {
+  return input(call, 0).shape[sum_axis(call, trans_a)] == 0;
+}
+
+// As are_plain; factors without elements count as plain.
+bool are_factors_plain(const keel_op_call& call, int64_t trans_a) {
+  if (is_empty(call)) return true;
+  if (!is_plain(output(call, 0)) || (has_input(call, 2) && !is_plain(input(call, 2)))) {
+    return false;
+  }
+  return has_no_terms(call, trans_a) || (is_plain(input(call, 0)) && is_plain(input(call, 1)));
+}
+
 // ---- what follows a product --------------------------------------------------------------
 
 // c = activation(alpha * product + beta * c + bias)
@@ -81,10 +102,11 @@ Epilogue epilogue_of(const keel_op_call& call, const keel_op_matmul_attributes& 
   return {a.alpha, a.beta, a.activation, has_input(call, 2)};
 }
 
-// Whether one or two of the vendor's calls round as one. aclnnAddmm takes factors up to
-// FLT_EPSILON for 0, and rounds the terms of a 16-bit sum that has factors.
+// Whether one or two of the vendor's calls round as one, and there is a product. aclnnAddmm takes
+// factors up to FLT_EPSILON for 0, and rounds the terms of a 16-bit sum that has factors.
 bool is_direct(const Functions& functions, const keel_op_call& call) {
   const auto a = kit::attributes<keel_op_matmul_attributes>(call);
+  if (has_no_terms(call, a.trans_a)) return false;
   if (!has_one_type(call) || a.activation != KEEL_ACTIVATION_NONE) return false;
   const auto counts = [](double factor) { return std::abs(factor) > FLT_EPSILON; };
   const bool is_wide = is_float32(output(call, 0));
@@ -101,7 +123,7 @@ bool is_direct(const Functions& functions, const keel_op_call& call) {
 
 bool supports_matmul(const Functions& functions, const keel_op_call& call) {
   const auto a = kit::attributes<keel_op_matmul_attributes>(call);
-  return functions.aclnnMatmul != nullptr && are_plain(call) &&
+  return functions.aclnnMatmul != nullptr && are_factors_plain(call, a.trans_a) &&
          (is_direct(functions, call) || supports_epilogue(functions, epilogue_of(call, a)));
 }
 
@@ -114,7 +136,11 @@ keel_status run_matmul(OperatorCalls& calls, const keel_op_call& call, Temporari
   if (attributes.trans_b != 0) b = transposed(b);
   if (!is_direct(calls.functions(), call)) {
     const View product = temporaries.take(ACL_FLOAT, c);
-    KEEL_TRY(KEEL_ACLNN(calls, Matmul, a, b, product, ACLNN_KEEP_DTYPE));
+    if (has_no_terms(call, attributes.trans_a)) {
+      KEEL_TRY(KEEL_ACLNN(calls, InplaceFillScalar, product, Scalar{0}));
+    } else {
+      KEEL_TRY(KEEL_ACLNN(calls, Matmul, a, b, product, ACLNN_KEEP_DTYPE));
+    }
     return finish(calls, call, epilogue_of(call, attributes), product, &temporaries);
   }
   if (has_input(call, 2)) {
@@ -157,14 +183,15 @@ bool supports_batched_matmul(const Functions& functions, const keel_op_call& cal
   const auto a = kit::attributes<keel_op_batched_matmul_attributes>(call);
   if (functions.aclnnBatchMatMul == nullptr || functions.aclnnMuls == nullptr) return false;
   if (is_empty(call)) return true;
+  const bool has_result = is_plain(output(call, 0)) && supports_epilogue(functions, epilogue_of(a));
+  if (has_no_terms(call, a.trans_a)) return has_result;
   if (is_shared(input(call, 0)) && is_shared(input(call, 1))) return false;
   for (uint32_t i = 0; i < 2; ++i) {
     keel_tensor one = input(call, i);
     if (is_shared(one)) one.shape[0] = 1;
     if (!is_plain(one)) return false;
   }
-  return is_plain(output(call, 0)) &&
-         (is_direct(epilogue_of(a), call) || supports_epilogue(functions, epilogue_of(a)));
+  return has_result || (is_plain(output(call, 0)) && is_direct(epilogue_of(a), call));
 }
 
 keel_status run_batched_matmul(OperatorCalls& calls, const keel_op_call& call,
@@ -176,6 +203,11 @@ keel_status run_batched_matmul(OperatorCalls& calls, const keel_op_call& call,
   const View c = view_of(output(call, 0));
   if (attributes.trans_a != 0) a = transposed(a);
   if (attributes.trans_b != 0) b = transposed(b);
+  if (has_no_terms(call, attributes.trans_a)) {
+    const View product = temporaries.take(ACL_FLOAT, c);
+    KEEL_TRY(KEEL_ACLNN(calls, InplaceFillScalar, product, Scalar{0}));
+    return finish(calls, call, epilogue, product, &temporaries);
+  }
   if (!is_direct(epilogue, call)) {
     const View product = temporaries.take(ACL_FLOAT, c);
     KEEL_TRY(KEEL_ACLNN(calls, BatchMatMul, a, b, product, ACLNN_KEEP_DTYPE));
@@ -241,7 +273,8 @@ keel_status run_pack_weights(OperatorCalls& calls, const keel_op_call& call,
 }
 
 bool supports_packed_matmul(const Functions& functions, const keel_op_call& call) {
-  return are_packable(functions) && are_plain(call);
+  const auto a = kit::attributes<keel_op_packed_matmul_attributes>(call);
+  return are_packable(functions) && are_factors_plain(call, a.trans_a);
 }
 
 keel_status run_packed_matmul(OperatorCalls& calls, const keel_op_call& call,
@@ -256,7 +289,9 @@ keel_status run_packed_matmul(OperatorCalls& calls, const keel_op_call& call,
   const Epilogue epilogue = {attributes.alpha, attributes.beta, attributes.activation,
                              has_input(call, 2)};
   const View product = temporaries.take(ACL_FLOAT, c);
-  if (is_fractal(calls.functions(), input(call, 1).dtype, k, n)) {
+  if (has_no_terms(call, attributes.trans_a)) {
+    KEEL_TRY(KEEL_ACLNN(calls, InplaceFillScalar, product, Scalar{0}));
+  } else if (is_fractal(calls.functions(), input(call, 1).dtype, k, n)) {
     const Fractal weights = {packed.type, k, n, packed.data};
     KEEL_TRY(KEEL_ACLNN(calls, MatmulWeightNz, a, weights, product, ACLNN_KEEP_DTYPE));
   } else {
