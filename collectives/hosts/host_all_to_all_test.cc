@@ -52,11 +52,15 @@ std::string explain(keel_comm comm) {
       [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
 }
 
-// The number behind "messages": {"sent": in |explained|.
-long messages_sent(const std::string& explained) {
-  const std::string key = "\"wire_messages\": {\"sent\": ";
+// The number behind |object|: {"sent": in |explained|.
+long sent_of(const std::string& explained, const std::string& object) {
+  const std::string key = "\"" + object + "\": {\"sent\": ";
   const size_t found = explained.find(key);
   return found == std::string::npos ? -1 : std::stol(explained.substr(found + key.size()));
+}
+
+long messages_sent(const std::string& explained) {
+  return sent_of(explained, "wire_messages");
 }
 
 Case make_case(const Rank& self, Operation operation, uint64_t count, bool in_place) {
@@ -103,7 +107,7 @@ std::string each_way(const Rank& self) {
 }
 
 // The remote ranks whose blocks this rank sends, if each host has a rank for them in turn.
-long carried(const Rank& self) {
+std::vector<uint32_t> carried(const Rank& self) {
   const char own = self.hosts[self.rank];
   std::map<char, uint32_t> seen;
   uint32_t local = 0;
@@ -113,12 +117,12 @@ long carried(const Rank& self) {
     if (rank == self.rank) local = size;
     ++size;
   }
-  long count = 0;
-  for (const char host : self.hosts) {
-    const uint32_t index = seen[host]++;
-    if (host != own && index % size == local) ++count;
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < self.world; ++rank) {
+    const uint32_t index = seen[self.hosts[rank]]++;
+    if (self.hosts[rank] != own && index % size == local) ranks.push_back(rank);
   }
-  return count;
+  return ranks;
 }
 
 // Rank 0's table: aggregated up to 1 KiB, direct above. Every operation is checked by the number of
@@ -138,12 +142,179 @@ std::string by_table(const Rank& self) {
     if (explained.find(used) == std::string::npos) return explained;
     // A block above a chunk takes several messages.
     const long sent = messages_sent(explained) - before;
-    const long least = is_aggregated ? carried(self) : remote;
+    const long least = is_aggregated ? static_cast<long>(carried(self).size()) : remote;
     if (sent < least || (is_aggregated && sent != least)) {
       return std::to_string(sent) + " messages, not " + std::to_string(least);
     }
   }
   return "";
+}
+
+// Elements from one rank to another, the same both ways, so that they may lie in place: none, few
+// to make several blocks short, and more than a block of a rank's chunk.
+uint64_t ragged_count(uint32_t from, uint32_t to, uint32_t turn) {
+  constexpr uint64_t kCounts[] = {0, 3, 40, 700, 1, 150, 0, 2500};
+  return kCounts[(from * to + from + to + turn) % std::size(kCounts)];
+}
+
+int32_t ragged_value(uint32_t from, uint32_t to, uint64_t index) {
+  return static_cast<int32_t>(from * 1'000'000 + to * 10'000 + index);
+}
+
+// One all_to_all_v; short blocks lie next to long and empty ones.
+std::string run_ragged(const Rank& self, uint32_t turn, bool in_place) {
+  std::vector<uint64_t> counts;
+  std::vector<int32_t> sent;
+  std::vector<int32_t> expected;
+  for (uint32_t peer = 0; peer < self.world; ++peer) {
+    counts.push_back(ragged_count(self.rank, peer, turn));
+    for (uint64_t i = 0; i < counts.back(); ++i) {
+      sent.push_back(ragged_value(self.rank, peer, i));
+      expected.push_back(ragged_value(peer, self.rank, i));
+    }
+  }
+  const uint64_t bytes = sent.size() * sizeof(int32_t);
+  std::vector<int32_t> received(sent.size());
+  void* data = nullptr;
+  if (keel_alloc(self.device, KEEL_MEMORY_DEVICE, 2 * bytes + 8, &data) != KEEL_OK ||
+      keel_copy(self.stream, self.device, data, KEEL_HOST, sent.data(), bytes) != KEEL_OK) {
+    return keel_last_error();
+  }
+  char* const receive = static_cast<char*>(data) + (in_place ? 0 : bytes);
+  if (keel_all_to_all_v(self.comm, data, counts.data(), nullptr, receive, counts.data(), nullptr,
+                        KEEL_INT32, self.stream) != KEEL_OK ||
+      keel_copy(self.stream, KEEL_HOST, received.data(), self.device, receive, bytes) != KEEL_OK ||
+      keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT) != KEEL_OK ||
+      keel_free(self.device, data) != KEEL_OK) {
+    return keel_last_error();
+  }
+  return received == expected ? "" : "turn " + std::to_string(turn) + ": wrong data";
+}
+
+// What rank |self| sends to other hosts: the short blocks that it carries, which are those of up to
+// a block of a chunk, with all sizes of its host, and its own long blocks.
+std::string ragged(const Rank& self) {
+  const uint64_t longest = make_options(false).chunk_bytes / self.world;
+  for (uint32_t turn = 0; turn < 16; ++turn) {
+    const std::string before = explain(self.comm);
+    std::string problem = run_ragged(self, turn / 2, /*in_place=*/turn % 2 != 0);
+    if (!problem.empty()) return problem;
+    const std::string after = explain(self.comm);
+    if (after.find("\"algorithm\": \"aggregated\"") == std::string::npos) return after;
+    uint64_t bytes = 0;
+    long messages = 0;
+    bool has_long = false;
+    const char own = self.hosts[self.rank];
+    const auto bytes_of = [&](uint32_t from, uint32_t to) {
+      return ragged_count(from, to, turn / 2) * sizeof(int32_t);
+    };
+    for (const uint32_t to : carried(self)) {
+      uint64_t block = 0;
+      for (uint32_t from = 0; from < self.world; ++from) {
+        if (self.hosts[from] != own) continue;
+        bytes += sizeof(uint64_t);
+        if (bytes_of(from, to) <= longest) block += bytes_of(from, to);
+      }
+      bytes += block;
+      messages += block == 0 ? 1 : 2;
+    }
+    for (uint32_t to = 0; to < self.world; ++to) {
+      if (self.hosts[to] == own || bytes_of(self.rank, to) <= longest) continue;
+      bytes += bytes_of(self.rank, to);
+      has_long = true;
+    }
+    const auto sent =
+        static_cast<uint64_t>(sent_of(after, "wire_bytes") - sent_of(before, "wire_bytes"));
+    if (sent != bytes) return std::to_string(sent) + " bytes, not " + std::to_string(bytes);
+    const long sent_messages = messages_sent(after) - messages_sent(before);
+    // A long block takes several messages.
+    if (has_long ? sent_messages <= messages : sent_messages != messages) {
+      return std::to_string(sent_messages) + " messages, not " + std::to_string(messages);
+    }
+  }
+  return "";
+}
+
+// Rank 0's table: short blocks of an all_to_all_v are those of up to 1 KiB for all ranks together.
+std::string ragged_by_table(const Rank& self) {
+  for (const uint64_t count : {1024 / self.world / 4, 1024 / self.world / 4 + 1}) {
+    const std::vector<uint64_t> counts(self.world, count);
+    void* data = nullptr;
+    if (keel_alloc(self.device, KEEL_MEMORY_DEVICE, 4096, &data) != KEEL_OK) {
+      return keel_last_error();
+    }
+    const long before = messages_sent(explain(self.comm));
+    if (keel_all_to_all_v(self.comm, data, counts.data(), nullptr, data, counts.data(), nullptr,
+                          KEEL_INT32, self.stream) != KEEL_OK ||
+        keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT) != KEEL_OK ||
+        keel_free(self.device, data) != KEEL_OK) {
+      return keel_last_error();
+    }
+    const bool is_short = count * 4 * self.world <= 1024;
+    auto wanted = static_cast<long>(carried(self).size());
+    if (is_short) {
+      wanted *= 2;
+    } else {
+      for (const char host : self.hosts) wanted += host != self.hosts[self.rank] ? 1 : 0;
+    }
+    const long sent = messages_sent(explain(self.comm)) - before;
+    if (sent != wanted) {
+      return std::to_string(sent) + " messages, not " + std::to_string(wanted);
+    }
+  }
+  return "";
+}
+
+// Of ranks "aabbb" all blocks have 4 elements, but one rank's arrays differ as |change| says.
+template <typename Change>
+std::string differ(const Rank& self, keel_dtype dtype, const Change& change) {
+  std::vector<uint64_t> send_counts(self.world, 4);
+  std::vector<uint64_t> receive_counts(self.world, 4);
+  change(send_counts, receive_counts);
+  void* data = nullptr;
+  if (keel_alloc(self.device, KEEL_MEMORY_DEVICE, 1 << 20, &data) != KEEL_OK) {
+    return keel_last_error();
+  }
+  keel_status status = keel_all_to_all_v(self.comm, data, send_counts.data(), nullptr,
+                                         static_cast<char*>(data) + (1 << 19),
+                                         receive_counts.data(), nullptr, dtype, self.stream);
+  if (status == KEEL_OK) status = keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT);
+  // A rank whose own arrays agree with those of all others may have succeeded.
+  if (status == KEEL_OK) status = keel_barrier(self.comm, self.stream);
+  if (status == KEEL_OK) status = keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT);
+  say(std::string(keel_status_name(status)) + " " + keel_last_error());
+  return "";
+}
+
+std::string differ_inside(const Rank& self) {
+  return differ(self, KEEL_INT32, [&](auto&, auto& receive_counts) {
+    if (self.rank == 2) receive_counts[3] = 7;
+  });
+}
+
+// The carrier's message is as long as expected.
+std::string differ_between(const Rank& self) {
+  return differ(self, KEEL_INT32, [&](auto& send_counts, auto&) {
+    if (self.rank == 0) send_counts[3] = 3;
+    if (self.rank == 1) send_counts[3] = 5;
+  });
+}
+
+std::string differ_by_nothing(const Rank& self) {
+  return differ(self, KEEL_INT32, [&](auto& send_counts, auto&) {
+    if (self.rank == 1) send_counts[2] = 0;
+  });
+}
+
+// Carried at one end alone.
+std::string differ_by_way(const Rank& self) {
+  return differ(self, KEEL_INT32, [&](auto& send_counts, auto&) {
+    if (self.rank == 1) send_counts[2] = 20'000;
+  });
+}
+
+std::string differ_by_dtype(const Rank& self) {
+  return differ(self, self.rank < 2 ? KEEL_INT32 : KEEL_INT64, [](auto&, auto&) {});
 }
 
 // The last rank of the first host calls with one element more than the others.
@@ -157,7 +328,7 @@ std::string mismatch(const Rank& self) {
   return "";
 }
 
-// Arguments: rank, hosts, "staged" or "alias", program, table of rank 0.
+// Arguments: rank, hosts, "staged", "alias" or "mixed", program, table of rank 0.
 int run_worker(const std::vector<std::string>& arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(200);
@@ -172,10 +343,21 @@ int run_worker(const std::vector<std::string>& arguments) {
   setenv("KEEL_COLLECTIVE_TABLE", has_table ? arguments[4].c_str() : "builtin", 1);
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   init.default_timeout_ns = 100'000'000'000;
-  init.backends = "cpu";
+  const bool is_mixed = arguments[2] == "mixed";
+  init.backends = is_mixed ? "cpu,sim" : "cpu";
+  setenv("KEEL_SIM_DEVICES", "1", 1);
   if (keel_init(&init) != KEEL_OK) return 2;
   const std::map<std::string, std::string (*)(const Rank&)> programs = {
-      {"each_way", each_way}, {"by_table", by_table}, {"mismatch", mismatch}};
+      {"each_way", each_way},
+      {"by_table", by_table},
+      {"mismatch", mismatch},
+      {"ragged", ragged},
+      {"ragged_by_table", ragged_by_table},
+      {"differ_inside", differ_inside},
+      {"differ_between", differ_between},
+      {"differ_by_nothing", differ_by_nothing},
+      {"differ_by_way", differ_by_way},
+      {"differ_by_dtype", differ_by_dtype}};
   keel_unique_id id = {};
   if (self.rank == 0) {
     if (keel_unique_id_create(&id) != KEEL_OK) {
@@ -186,7 +368,7 @@ int run_worker(const std::vector<std::string>& arguments) {
   } else {
     hear().copy(id.text, sizeof(id.text) - 1);
   }
-  self.device = keel::testing::all_devices()[0];
+  self.device = keel::testing::device_of(keel::testing::all_devices(), self.rank, self.world);
   const keel_comm_options options = make_options(self.staged);
   std::string problem;
   if (keel_stream_create(self.device, 0, &self.stream) != KEEL_OK ||
@@ -206,12 +388,12 @@ int run_worker(const std::vector<std::string>& arguments) {
 // ---- the jobs -------------------------------------------------------------------
 
 std::vector<ChildProcess> start(const std::string& hosts, const std::string& program,
-                                bool staged = false, const std::string& table = "") {
+                                const std::string& memory = "alias",
+                                const std::string& table = "") {
   std::vector<ChildProcess> ranks;
   for (size_t rank = 0; rank < hosts.size(); ++rank) {
     ranks.emplace_back(
-        "rank", std::vector<std::string>{std::to_string(rank), hosts, staged ? "staged" : "alias",
-                                         program, table});
+        "rank", std::vector<std::string>{std::to_string(rank), hosts, memory, program, table});
   }
   const std::string id = ranks[0].read_line();
   for (size_t rank = 1; rank < hosts.size(); ++rank) ranks[rank].write_line(id);
@@ -245,21 +427,79 @@ TEST(HostAllToAllTest, FourHostsMatchReference) {
 }
 
 TEST(HostAllToAllTest, StagedMemoryMatchesReference) {
-  auto ranks = start("aabab", "each_way", /*staged=*/true);
+  auto ranks = start("aabab", "each_way", "staged");
   expect_success(ranks);
 }
 
-TEST(HostAllToAllTest, TableOfRankZeroDecidesForAllRanks) {
+TEST(HostAllToAllTest, MixedDevicesMatchReference) {
+  auto ranks = start("aabab", "each_way", "mixed");
+  expect_success(ranks);
+}
+
+void run_with_table(const std::string& program, const std::string& rules) {
   std::string folder = ::testing::TempDir() + "keel-table-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   const std::string table = folder + "/table";
-  std::ofstream(table) << "keel-collectives 1\n"
-                          "all_to_all * * hosts * direct 10\n"
-                          "all_to_all 0-1K * hosts:2-3 * aggregated\n"
-                          "all_to_all 0-1K * hosts:5- * direct 1000\n";
-  auto ranks = start("aabbb", "by_table", /*staged=*/false, table);
+  std::ofstream(table) << "keel-collectives 1\n" << rules;
+  auto ranks = start("aabbb", program, "alias", table);
   expect_success(ranks);
   std::filesystem::remove_all(folder);
+}
+
+TEST(HostAllToAllTest, TableOfRankZeroDecidesForAllRanks) {
+  run_with_table("by_table",
+                 "all_to_all * * hosts * direct 10\n"
+                 "all_to_all 0-1K * hosts:2-3 * aggregated\n"
+                 "all_to_all 0-1K * hosts:5- * direct 1000\n");
+}
+
+TEST(HostAllToAllTest, TableOfRankZeroDividesBlocksOfAllToAllV) {
+  run_with_table("ragged_by_table",
+                 "all_to_all_v * * hosts * direct 10\n"
+                 "all_to_all_v 0-1K * hosts * aggregated\n");
+}
+
+TEST(HostAllToAllTest, BytesOfAllToAllVCrossOnce) {
+  for (const std::string hosts : {"aabbb", "abbbb", "abcaba", "aabbaabb"}) {
+    auto ranks = start(hosts, "ragged");
+    expect_success(ranks);
+  }
+}
+
+TEST(HostAllToAllTest, BytesOfMixedDevicesCrossOnce) {
+  for (const std::string memory : {"staged", "mixed"}) {
+    auto ranks = start("aabab", "ragged", memory);
+    expect_success(ranks);
+  }
+}
+
+// All ranks of "aabbb" fail with |text|, before any deadline.
+void expect_difference(const std::string& program, const std::string& text) {
+  auto ranks = start("aabbb", program);
+  for (ChildProcess& rank : ranks) {
+    const std::string line = rank.read_line();
+    EXPECT_NE(line.find("KEEL_INVALID_ARGUMENT"), std::string::npos) << line;
+    EXPECT_NE(line.find(text), std::string::npos) << line;
+  }
+  expect_success(ranks);
+}
+
+TEST(HostAllToAllTest, RanksThatDifferInTheSizeOfABlockAreNamed) {
+  expect_difference("differ_inside",
+                    "mismatch: rank 3 sends 4 elements to rank 2, which receives 7");
+  expect_difference("differ_between",
+                    "mismatch: rank 0 sends 3 elements to rank 3, which receives 4");
+  expect_difference("differ_by_nothing",
+                    "mismatch: rank 1 sends 0 elements to rank 2, which receives 4");
+  expect_difference("differ_by_way",
+                    "mismatch: rank 1 sends 20000 elements to rank 2, which receives 4");
+}
+
+TEST(HostAllToAllTest, HostsThatDifferInDtypeAreNamed) {
+  expect_difference("differ_by_dtype",
+                    "mismatch: rank 0 called all_to_all_v(int32), rank 1 called "
+                    "all_to_all_v(int32), rank 2 called all_to_all_v(int64), rank 3 called "
+                    "all_to_all_v(int64), rank 4 called all_to_all_v(int64)");
 }
 
 TEST(HostAllToAllTest, OddRankOfOwnHostFailsAllRanks) {

@@ -39,8 +39,7 @@ void* at(void* base, uint64_t bytes) {
 HostLanes::HostLanes(RankContext& context, Runner& inner, const Selection& selection,
                      HostGroup& group)
     : context_(context),
-      inner_(inner),
-      selection_(selection),
+      inside_(context, inner, selection, group.ranks_per_host()),
       group_(group),
       size_(group.ranks_per_host()),
       lane_(lane_of(group)),
@@ -79,13 +78,8 @@ Status HostLanes::run(const Request& request, WireWait& wait) {
 }
 
 Status HostLanes::run_inside(Request& part, WaitContext& wait_context) {
-  part.algorithm = selection_.choose(part, size_);
-  if (part.algorithm == Algorithm::kDirect || part.algorithm == Algorithm::kOneShot) {
-    part.foreign = selection_.choose_foreign(part, size_);
-  }
-  part.print = part.fingerprint();
-  context_.call = context_.sequence;
-  return inner_.run(part, {}, &entry_, wait_context);
+  inside_.choose(&part);
+  return inside_.run(part, wait_context);
 }
 
 Status HostLanes::run_between(const Request& whole, Request& part, uint64_t divisor,

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "collectives/flight/flight_format.h"
 #include "collectives/hosts/host_executor.h"
 #include "collectives/hosts/host_group.h"
+#include "collectives/hosts/host_inside.h"
 #include "collectives/runner.h"
 #include "collectives/selection/selection.h"
 
@@ -42,13 +42,11 @@ class HostLanes {
   std::vector<Piece> shares(uint64_t count, uint64_t element) const;
 
   RankContext& context_;
-  Runner& inner_;
-  const Selection& selection_;
+  HostInside inside_;
   HostGroup& group_;
   const uint32_t size_;  // ranks of a host; 0: no lanes
   const std::vector<uint32_t> lane_;
   HostExecutor executor_;
-  FlightEntry entry_;  // discarded: the recorder logs the whole operation
 };
 
 }  // namespace keel

@@ -24,13 +24,14 @@ const auto kAnyAlgorithm = [](Algorithm) { return true; };
 TEST(HostRulesTest, TextHoldsEveryRule) {
   const std::vector<Rule> rules = rules_of(
       "all_to_all 0-1K * hosts * aggregated\n"
+      "all_to_all_v 0-64K * hosts * aggregated\n"
       "all_reduce 64K-1M 2-4 alias dedicated ring 20\n"
       "all_reduce 1M- 9- hosts:4- * ring 7\n"
       "broadcast * 8 hosts:2-3 * binomial\n");
-  ASSERT_EQ(rules.size(), 3u);
+  ASSERT_EQ(rules.size(), 4u);
   std::vector<Rule> read;
   ASSERT_TRUE(read_host_rules(write_host_rules(rules), &read));
-  ASSERT_EQ(read.size(), 3u);
+  ASSERT_EQ(read.size(), 4u);
   for (size_t i = 0; i < read.size(); ++i) {
     EXPECT_EQ(read[i].collective, rules[i].collective);
     EXPECT_EQ(read[i].first_byte_count, rules[i].first_byte_count);

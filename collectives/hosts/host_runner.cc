@@ -21,6 +21,21 @@ namespace {
 // 1.2, 256 KiB 1.0 and 2.2, 1 MiB 12 and 5.
 constexpr uint64_t kMostAggregatedBytes = 256 << 10;
 
+// Whether the built-in choice for |collective|, of |bytes| a rank among |world| ranks, is to
+// aggregate. The slots of an all_to_all_v (CarriedBlocks) cost one more operation inside each host,
+// which the messages of few ranks do not. On 2 cores that other work kept busy, us aggregated and
+// direct, by hosts times ranks:
+//
+//                4 KiB        64 KiB       256 KiB      1 MiB, nothing carried
+//   2 hosts x 2   97 and 122  205 and 118  189 and 168   513 and  349
+//   2 hosts x 4  137 and 377  242 and 410  392 and 649  1453 and 1270
+//   4 hosts x 2  309 and 565  516 and 605  644 and 738  1953 and 1621
+bool aggregates(keel_collective collective, uint64_t bytes, uint32_t world) {
+  constexpr uint32_t kMostDirectRanks = 4;
+  if (collective == KEEL_ALL_TO_ALL_V && world <= kMostDirectRanks) return false;
+  return bytes <= kMostAggregatedBytes;
+}
+
 }  // namespace
 
 HostRunner::HostRunner(RankContext& context, Runner& inner, const Selection& selection,
@@ -48,12 +63,17 @@ bool HostRunner::may_run(Algorithm algorithm, const Request& request) const {
 }
 
 Algorithm HostRunner::choose(const Request& request) const {
+  // The ranks of an all_to_all_v do not know how much the others send: what it does with short
+  // blocks counts.
+  return choose(request, bytes_of(request, group_->world()));
+}
+
+Algorithm HostRunner::choose(const Request& request, uint64_t bytes) const {
   const uint32_t ranks = ranks_between(request);
   const auto is_possible = [&](Algorithm algorithm) { return may_run(algorithm, request); };
   if (const auto& forced = group_->agreement().algorithm) {
     return is_possible(*forced) ? *forced : Algorithm::kDirect;
   }
-  const uint64_t bytes = bytes_of(request, group_->world());
   const auto is_precise = [&](Algorithm algorithm) {
     return !is_stepped(algorithm) || !reduces(request.collective) ||
            !loses_by_parts(request.dtype, request.reduction);
@@ -62,7 +82,8 @@ Algorithm HostRunner::choose(const Request& request) const {
       rules_, request.collective, bytes,
       [&](Algorithm algorithm) { return is_possible(algorithm) && is_precise(algorithm); });
   if (rule != nullptr) return rule->algorithm;
-  if (is_possible(Algorithm::kAggregated) && bytes <= kMostAggregatedBytes) {
+  if (is_possible(Algorithm::kAggregated) &&
+      aggregates(request.collective, bytes, group_->world())) {
     return Algorithm::kAggregated;
   }
   // Up to so many ranks, each sends to all others in one or two steps; with more, the messages of
@@ -104,8 +125,11 @@ Status HostRunner::run_collective(const Request& request, WaitContext& wait_cont
 }
 
 Status HostRunner::run_flat(const Request& request, WireWait& wait) {
-  if (HostAllToAll::takes(request)) return all_to_all_.run(request, wait);
-  return flat_.run(request, {}, wait);
+  if (!HostAllToAll::takes(request)) return flat_.run(request, {}, wait);
+  const auto may_carry = [&](uint64_t bytes) {
+    return choose(request, bytes * group_->world()) == Algorithm::kAggregated;
+  };
+  return all_to_all_.run(request, may_carry, wait);
 }
 
 Status HostRunner::run_messages(const Request& request, FlightRecorder::Entry* entry,
@@ -165,10 +189,14 @@ std::string HostRunner::name_mismatch(const Request& request) const {
   const HostExecutor& executor = by_lanes_ ? lanes_.executor() : flat_;
   std::map<uint32_t, Fingerprint> calls = {{group_->rank(), request.print}};
   bool differ = false;
+  const auto note = [&](uint32_t rank, const Fingerprint& print) {
+    calls[rank] = print;
+    differ = differ || !(print == request.print);
+  };
   for (const HostExecutor::Call& one : executor.calls()) {
-    calls[by_lanes_ ? lanes_.rank_of(one.rank) : one.rank] = one.print;
-    differ = differ || !(one.print == request.print);
+    note(by_lanes_ ? lanes_.rank_of(one.rank) : one.rank, one.print);
   }
+  for (const HostExecutor::Call& one : all_to_all_.calls()) note(one.rank, one.print);
   if (!differ) return {};
   std::vector<Fingerprint> prints;
   std::string text = "mismatch:";
@@ -183,6 +211,7 @@ std::string HostRunner::name_mismatch(const Request& request) const {
 std::string HostRunner::name_awaited() const {
   std::vector<uint32_t> ranks = messages_.awaited();
   for (const uint32_t rank : flat_.awaited()) ranks.push_back(rank);
+  for (const uint32_t rank : all_to_all_.awaited()) ranks.push_back(rank);
   for (const uint32_t index : lanes_.executor().awaited()) {
     ranks.push_back(lanes_.rank_of(index));
   }

@@ -62,6 +62,8 @@ class HostRunner {
   // Ranks among which messages move |request|'s data: all, or one of each host.
   uint32_t ranks_between(const Request& request) const;
   bool may_run(Algorithm algorithm, const Request& request) const;
+  // As if all ranks sent |bytes|.
+  Algorithm choose(const Request& request, uint64_t bytes) const;
   // Members of a JSON object for `keel perf --tune`, as explain_selection().
   std::string explain_choice() const;
   Status run_collective(const Request& request, WaitContext& wait_context);

@@ -67,7 +67,9 @@ bool applies(Algorithm algorithm, keel_collective collective, uint32_t world) {
 }
 
 bool applies_between_hosts(Algorithm algorithm, keel_collective collective, uint32_t world) {
-  if (algorithm == Algorithm::kAggregated) return collective == KEEL_ALL_TO_ALL;
+  if (algorithm == Algorithm::kAggregated) {
+    return collective == KEEL_ALL_TO_ALL || collective == KEEL_ALL_TO_ALL_V;
+  }
   const bool has_messages = algorithm == Algorithm::kDirect || is_stepped(algorithm);
   return has_messages && applies(algorithm, collective, world);
 }

@@ -278,10 +278,15 @@ TEST(Table, WhatIsWrongIsNamedWithItsLine) {
        "ALGORITHM [SCORE]"},
       {"keel-collectives 1\nall_reduces * * * * ring\n",
        "line 2: COLLECTIVE is 'all_reduces': all_reduce, reduce, broadcast, all_gather, "
-       "reduce_scatter, all_to_all, gather or scatter"},
+       "reduce_scatter, all_to_all, gather, scatter or, where REACH is hosts, all_to_all_v"},
       {"keel-collectives 1\nbarrier * * * * eager\n",
        "line 2: COLLECTIVE is 'barrier': all_reduce, reduce, broadcast, all_gather, "
-       "reduce_scatter, all_to_all, gather or scatter"},
+       "reduce_scatter, all_to_all, gather, scatter or, where REACH is hosts, all_to_all_v"},
+      {"keel-collectives 1\nall_to_all_v * * * * direct\n",
+       "line 2: COLLECTIVE is 'all_to_all_v': all_reduce, reduce, broadcast, all_gather, "
+       "reduce_scatter, all_to_all, gather, scatter or, where REACH is hosts, all_to_all_v"},
+      {"keel-collectives 1\nall_to_all_v * * hosts * bruck\n",
+       "line 2: ALGORITHM bruck does not do all_to_all_v"},
       {"keel-collectives 1\nall_reduce 9-8 * * * ring\n",
        "line 2: BYTES is '9-8': a number, FIRST-LAST, FIRST- or *, such as 4K-1M"},
       {"keel-collectives 1\nall_reduce 99999999999G * * * ring\n",

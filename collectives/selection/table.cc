@@ -4,6 +4,8 @@
 #include <charconv>
 #include <string>
 
+#include "collectives/operation.h"
+
 namespace keel {
 
 namespace {
@@ -98,11 +100,16 @@ Status read_rule(const std::vector<std::string_view>& words, Rule* out_rule) {
                    "ALGORITHM [SCORE]",
                    words.size());
   }
-  const auto collective = find_chosen_collective(words[0]);
+  const bool is_for_hosts = words[3].substr(0, 5) == "hosts";
+  auto collective = find_chosen_collective(words[0]);
+  // Within a host there is one way to do it.
+  if (is_for_hosts && words[0] == collective_name(KEEL_ALL_TO_ALL_V)) {
+    collective = KEEL_ALL_TO_ALL_V;
+  }
   if (!collective) {
     return wrong("COLLECTIVE", words[0],
-                 "all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather or "
-                 "scatter");
+                 "all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, "
+                 "scatter or, where REACH is hosts, all_to_all_v");
   }
   out_rule->collective = *collective;
   if (!read_range(words[1], true, 0, UINT64_MAX, &out_rule->first_byte_count,
@@ -117,7 +124,6 @@ Status read_rule(const std::vector<std::string_view>& words, Rule* out_rule) {
   out_rule->first_world = static_cast<uint32_t>(first);
   out_rule->last_world = static_cast<uint32_t>(last);
   const bool is_foreign = words[3] == "foreign";
-  const bool is_for_hosts = words[3].substr(0, 5) == "hosts";
   if (is_for_hosts ? !read_hosts(words[3].substr(5), out_rule)
                    : !is_foreign && !read_choice(words[3], "alias", "staged", &out_rule->staged)) {
     return wrong("REACH", words[3], "alias, staged, foreign, hosts, hosts:FIRST-LAST or *");
