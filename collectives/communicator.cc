@@ -63,6 +63,7 @@ HostAgreement CommunicatorOptions::agreement() const {
   agreement.chunk_bytes = chunk_bytes;
   agreement.algorithm = table.forced;
   agreement.rules = host_rules_of(table.rules);
+  agreement.lane_shares = table.lane_shares;
   return agreement;
 }
 

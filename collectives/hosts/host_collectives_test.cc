@@ -135,13 +135,17 @@ std::string interleaving(const Rank& self) {
                                          kIsSlow ? 10 : 40);
 }
 
-// Messages to other hosts so far.
-uint64_t messages_sent(keel_comm comm) {
-  constexpr std::string_view kBefore = "\"wire_messages\": {\"sent\": ";
+// Of |object|, "wire_messages" or "wire_bytes": what went to other hosts so far.
+uint64_t wire_sent(keel_comm comm, const std::string& object) {
+  const std::string before = "\"" + object + "\": {\"sent\": ";
   const std::string explained = explain(comm);
-  const size_t found = explained.find(kBefore);
+  const size_t found = explained.find(before);
   return found == std::string::npos ? UINT64_MAX
-                                    : std::stoul(explained.substr(found + kBefore.size()));
+                                    : std::stoul(explained.substr(found + before.size()));
+}
+
+uint64_t messages_sent(keel_comm comm) {
+  return wire_sent(comm, "wire_messages");
 }
 
 // Odd and even ranks in reverse order, and a part that is on one host. Of two hosts with two ranks
@@ -184,6 +188,57 @@ std::string places(const Rank& self) {
     if (explained.find(part) == std::string::npos) return explained;
   }
   return "";
+}
+
+// Rank 0 gives the first lane three quarters. Of hosts "abab", a rank sends the data of its lane
+// once. The sums are made in the order of ranks, then of hosts, whatever the lanes carry.
+std::string lane_shares(const Rank& self) {
+  constexpr uint64_t kCount = 1 << 16;
+  constexpr uint64_t kBytes = kCount * sizeof(float);
+  std::string problem = cases(self);
+  if (!problem.empty()) return problem;
+  const auto value = [](uint32_t rank, uint64_t i) {
+    return 1.0f / static_cast<float>(1 + i % 977 + rank * 131);
+  };
+  std::vector<float> own(kCount);
+  std::vector<float> sums(kCount);
+  for (uint64_t i = 0; i < kCount; ++i) own[i] = value(self.rank, i);
+  void* data = nullptr;
+  if (keel_alloc(self.device, KEEL_MEMORY_DEVICE, kBytes, &data) != KEEL_OK ||
+      keel_copy(self.stream, self.device, data, KEEL_HOST, own.data(), kBytes) != KEEL_OK ||
+      keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT) != KEEL_OK) {
+    return keel_last_error();
+  }
+  const uint64_t before = wire_sent(self.comm, "wire_bytes");
+  if (keel_all_reduce(self.comm, data, data, kCount, KEEL_FLOAT32, KEEL_SUM, self.stream) !=
+          KEEL_OK ||
+      keel_copy(self.stream, KEEL_HOST, sums.data(), self.device, data, kBytes) != KEEL_OK ||
+      keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT) != KEEL_OK ||
+      keel_free(self.device, data) != KEEL_OK) {
+    return keel_last_error();
+  }
+  for (uint64_t i = 0; i < kCount; ++i) {
+    const float a = value(0, i) + value(2, i);
+    const float b = value(1, i) + value(3, i);
+    if (sums[i] != a + b) return "element " + std::to_string(i) + " has other bits";
+  }
+  const uint64_t sent = wire_sent(self.comm, "wire_bytes") - before;
+  const uint64_t wanted = self.rank < 2 ? kBytes / 4 * 3 : kBytes / 4;
+  if (sent != wanted) return std::to_string(sent) + " bytes, not " + std::to_string(wanted);
+  if (explain(self.comm).find("\"lane_shares\": [0.75, 0.25]") == std::string::npos) {
+    return explain(self.comm);
+  }
+  // A duplicate has the same lanes, half of the ranks have others.
+  keel_comm part = {};
+  if (keel_comm_duplicate(self.comm, nullptr, &part) != KEEL_OK) return keel_last_error();
+  const std::string duplicate = explain(part);
+  if (keel_comm_destroy(part) != KEEL_OK) return keel_last_error();
+  if (duplicate.find("\"lane_shares\": [0.75, 0.25]") == std::string::npos) return duplicate;
+  const auto key = -static_cast<int32_t>(self.rank);
+  if (keel_comm_split(self.comm, 0, key, nullptr, &part) != KEEL_OK) return keel_last_error();
+  const std::string reversed = explain(part);
+  if (keel_comm_destroy(part) != KEEL_OK) return keel_last_error();
+  return reversed.find("\"lane_shares\": [0.5, 0.5]") == std::string::npos ? reversed : "";
 }
 
 // Runs all_reduces until one fails; prints "running" after the first, and then the failure.
@@ -264,6 +319,7 @@ int run_worker(const std::vector<std::string>& arguments) {
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   init.default_timeout_ns = 100 * kSecond;
   self.timeout_ns = std::stol(arguments[6]) * kSecond;
+  if (self.rank == 0 && arguments[5] == "lane_shares") setenv("KEEL_LANE_SHARES", "3,1", 1);
   init.backends = arguments[3].c_str();
   if (keel_init(&init) != KEEL_OK) return 2;
   const std::map<std::string, std::function<std::string(const Rank&)>> programs = {
@@ -272,6 +328,7 @@ int run_worker(const std::vector<std::string>& arguments) {
       {"rounding", rounding},
       {"split", split},
       {"places", places},
+      {"lane_shares", lane_shares},
       {"until_failure", until_failure},
       {"abort", abort_it},
       {"mismatch", mismatch},
@@ -380,6 +437,10 @@ TEST_P(HostsTest, MixedDevicesMatchReference) {
 
 TEST_P(HostsTest, StagedMemoryMatchesReference) {
   Job("abab", "cases", "cpu", /*staged=*/true).expect_success();
+}
+
+TEST_P(HostsTest, LanesCarryTheSharesOfRankZero) {
+  Job("abab", "lane_shares").expect_success();
 }
 
 TEST_P(HostsTest, UnequalHostsMatchReference) {

@@ -16,9 +16,9 @@ namespace keel {
 // ---- what rank 0 decides --------------------------------------------------------
 
 std::string HostAgreement::write() const {
-  return fmt::format("{} {} {}", chunk_bytes,
+  return fmt::format("{} {} {} {}", chunk_bytes,
                      algorithm ? algorithm_name(*algorithm) : std::string_view("-"),
-                     write_host_rules(rules));
+                     write_lane_shares(lane_shares), write_host_rules(rules));
 }
 
 Status HostAgreement::read(const std::string& text, HostAgreement* out_agreement) {
@@ -30,9 +30,13 @@ Status HostAgreement::read(const std::string& text, HostAgreement* out_agreement
   }
   std::string_view name(behind + 1, static_cast<size_t>(end - behind - 1));
   const size_t blank = name.find(' ');
-  if (blank == std::string_view::npos ||
-      !read_host_rules(name.substr(blank + 1), &out_agreement->rules)) {
+  const size_t second = name.find(' ', blank == std::string_view::npos ? blank : blank + 1);
+  if (second == std::string_view::npos ||
+      !read_host_rules(name.substr(second + 1), &out_agreement->rules)) {
     return {KEEL_DATA_LOSS, "rank 0's rules for several hosts are malformed"};
+  }
+  if (!read_lane_shares(name.substr(blank + 1, second - blank - 1), &out_agreement->lane_shares)) {
+    return {KEEL_DATA_LOSS, "rank 0's shares of the lanes are malformed"};
   }
   name = name.substr(0, blank);
   out_agreement->algorithm = find_algorithm(name);

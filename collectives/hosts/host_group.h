@@ -12,6 +12,7 @@
 #include "collectives/bootstrap/host_bootstrap.h"
 #include "collectives/hosts/host_job.h"
 #include "collectives/hosts/host_rules.h"
+#include "collectives/hosts/lane_shares.h"
 #include "collectives/selection/algorithm.h"
 #include "collectives/team.h"
 #include "core/deadline.h"
@@ -23,6 +24,7 @@ namespace keel {
 struct HostAgreement {
   uint64_t chunk_bytes = 0;
   std::optional<Algorithm> algorithm;  // KEEL_ALGORITHM: used wherever it applies
+  LaneShares lane_shares;              // KEEL_LANE_SHARES
   std::vector<Rule> rules;             // for several hosts, at most kMostHostRules
 
   // Text for HostTable, and back; KEEL_DATA_LOSS for malformed text.

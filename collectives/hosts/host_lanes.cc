@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/hosts/host_lanes.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "collectives/shares.h"
+#include <algorithm>
 
 namespace keel {
 
@@ -89,14 +90,14 @@ Status HostLanes::run_between(const Request& whole, Request& part, uint64_t divi
   return executor_.run(part, {divisor}, wait);
 }
 
-std::vector<Piece> HostLanes::shares(uint64_t count, uint64_t element) const {
-  const uint64_t share = share_elements(count, size_, element);
-  std::vector<Piece> pieces(size_);
-  for (uint32_t i = 0; i < size_; ++i) {
-    const uint64_t begin = std::min(count, i * share);
-    pieces[i] = {begin, std::min(count, begin + share) - begin};
+std::string HostLanes::explain_shares() const {
+  constexpr uint64_t kWhole = 1 << 20;
+  std::vector<std::string> texts;
+  for (uint32_t i = 0; i < size(); ++i) {
+    const auto part = static_cast<double>(shares(kWhole, /*element=*/1)[i].count);
+    texts.push_back(fmt::format("{:.4g}", part / kWhole));
   }
-  return pieces;
+  return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 Status HostLanes::all_reduce(const Request& request, WireWait& wait) {

@@ -4,6 +4,7 @@
 #define KEEL_COLLECTIVES_HOSTS_HOST_LANES_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "collectives/hosts/host_executor.h"
@@ -25,6 +26,10 @@ class HostLanes {
   // Whether |request| goes by lanes: the same on all ranks that make the same call.
   bool takes(const Request& request) const;
   Status run(const Request& request, WireWait& wait);
+  // Number of lanes; 0: none.
+  uint32_t size() const { return size_ > 1 ? size_ : 0; }
+  // Parts of the data by lane: "0.75, 0.25".
+  std::string explain_shares() const;
   HostExecutor& executor() { return executor_; }
   const HostExecutor& executor() const { return executor_; }
   // The communicator's rank behind rank |index| of the lane.
@@ -39,7 +44,9 @@ class HostLanes {
   Status run_inside(Request& part, WaitContext& wait_context);
   Status run_between(const Request& whole, Request& part, uint64_t divisor, WireWait& wait);
   // One share of |count| elements for each rank of a host.
-  std::vector<Piece> shares(uint64_t count, uint64_t element) const;
+  std::vector<Piece> shares(uint64_t count, uint64_t element) const {
+    return divide_by_lanes(count, element, size_, group_.agreement().lane_shares);
+  }
 
   RankContext& context_;
   HostInside inside_;

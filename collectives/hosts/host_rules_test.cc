@@ -70,6 +70,7 @@ TEST(HostRulesTest, LongestRulesFitIntoFacts) {
   HostAgreement agreement;
   agreement.chunk_bytes = 1 << 30;
   agreement.algorithm = Algorithm::kAggregated;
+  agreement.lane_shares.assign(kMostLaneShares, kMostLaneShare);
   Rule rule = rules_of("all_to_all * * hosts * aggregated 1000\n")[0];
   rule.first_byte_count = UINT64_MAX - 2;
   rule.last_byte_count = UINT64_MAX - 1;
@@ -81,6 +82,7 @@ TEST(HostRulesTest, LongestRulesFitIntoFacts) {
   HostAgreement read;
   ASSERT_TRUE(HostAgreement::read(text, &read).ok());
   EXPECT_EQ(read.rules.size(), kMostHostRules);
+  EXPECT_EQ(read.lane_shares, agreement.lane_shares);
 }
 
 TEST(HostRulesTest, RulesFitByRanksAndHosts) {

@@ -346,13 +346,14 @@ std::string HostRunner::explain(const std::string& inner) const {
   const auto& forced = group_->agreement().algorithm;
   return fmt::format(
       "{{\"world\": {}, \"path\": \"hosts\", \"chunk_bytes\": {}, \"algorithm\": \"{}\", {}, "
-      "\"hosts\": [{}], \"lanes\": {}, \"wire\": \"{}\", \"wire_bytes\": {{\"sent\": {}, "
+      "\"hosts\": [{}], \"lanes\": {}, \"lane_shares\": [{}], \"wire\": \"{}\", \"wire_bytes\": "
+      "{{\"sent\": {}, "
       "\"received\": {}}}, \"wire_messages\": {{\"sent\": {}, \"received\": {}}}, \"last\": {}, "
       "\"host\": {}}}",
       group_->world(), group_->agreement().chunk_bytes,
       forced ? algorithm_name(*forced) : "built-in", explain_choice(), fmt::join(hosts, ", "),
-      group_->ranks_per_host() > 1 ? group_->ranks_per_host() : 0, group_->wires().name(),
-      stats_.sent, stats_.received, stats_.messages_sent, stats_.messages_received, last, inner);
+      lanes_.size(), lanes_.explain_shares(), group_->wires().name(), stats_.sent, stats_.received,
+      stats_.messages_sent, stats_.messages_received, last, inner);
 }
 
 }  // namespace keel

@@ -355,6 +355,7 @@ class Environment : public testing::Test {
   static void unset() {
     unsetenv("KEEL_COLLECTIVE_TABLE");
     unsetenv("KEEL_ALGORITHM");
+    unsetenv("KEEL_LANE_SHARES");
     unsetenv("XDG_CACHE_HOME");
   }
   std::string file() const { return folder_ + "/table"; }
@@ -468,6 +469,20 @@ TEST_F(Environment, AnAlgorithmThatIsNoneIsAnError) {
   EXPECT_STREQ(status.text(),
                "KEEL_ALGORITHM is 'tree': one of direct, eager, one_shot, ring, doubling, halving, "
                "binomial, knomial, bruck, pairwise, aggregated");
+}
+
+TEST_F(Environment, LaneSharesAreWeights) {
+  keel::TableSource source;
+  setenv("KEEL_LANE_SHARES", "2,1", 1);
+  ASSERT_TRUE(keel::load_table(&source).ok());
+  EXPECT_EQ(source.lane_shares, (keel::LaneShares{2, 1}));
+  setenv("KEEL_LANE_SHARES", "2,0", 1);
+  const Status status = keel::load_table(&source);
+  unsetenv("KEEL_LANE_SHARES");
+  EXPECT_EQ(status.code(), KEEL_INVALID_ARGUMENT);
+  EXPECT_STREQ(
+      status.text(),
+      "KEEL_LANE_SHARES is '2,0': a weight from 1 to 1000 for each local rank, such as 2,1");
 }
 
 // ---- agreement ------------------------------------------------------------------

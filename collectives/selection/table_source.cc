@@ -131,6 +131,13 @@ std::string measured_table_path() {
 Status load_table(TableSource* out_source) {
   *out_source = {};
   KEEL_RETURN_IF_ERROR(load_rules(out_source));
+  const char* const shares = secure_getenv("KEEL_LANE_SHARES");
+  if (shares != nullptr && *shares != '\0' && !read_lane_shares(shares, &out_source->lane_shares)) {
+    return failure(
+        KEEL_INVALID_ARGUMENT,
+        "KEEL_LANE_SHARES is '{}': a weight from 1 to {} for each local rank, such as 2,1",
+        std::string_view(shares).substr(0, 40), kMostLaneShare);
+  }
   const char* const forced = secure_getenv("KEEL_ALGORITHM");
   if (forced == nullptr || *forced == '\0') return {};
   const auto algorithm = find_algorithm(forced);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/hosts/lane_shares.h"
 #include "collectives/selection/selection.h"
 #include "core/status.h"
 
@@ -17,6 +18,7 @@ struct TableSource {
   std::vector<Rule> rules;
   std::string name = "built-in";    // or the file, and "KEEL_ALGORITHM=ring"
   std::optional<Algorithm> forced;  // KEEL_ALGORITHM
+  LaneShares lane_shares;           // KEEL_LANE_SHARES
 };
 
 // The first source that is set or exists:
