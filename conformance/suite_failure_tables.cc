@@ -167,6 +167,60 @@ void notified(const Context& context) {
   }
 }
 
+// The awaited event is still pending when the follower begins to wait for it, and fails later. The
+// follower may go on or fail, but must end, not before the event, and a failure of it sticks.
+void follower(const Context& context) {
+  Heard heard;  // outlives the streams whose work calls
+  TableBench bench(context, 3);
+  const keel_test_table& tests = tests_of(bench);
+  const keel_stream_table* const table = &bench.table();
+  const bool has_wait = observe(KEEL_HAS(keel_stream_table, table, event_wait));
+  const bool has_query = observe(KEEL_HAS(keel_stream_table, table, query));
+  const bool has_notify = bench.has(KEEL_CAPABILITY_NOTIFY);
+  const int64_t wait_ns = context.environment.wait_ns;
+  std::byte* const device = bench.memory(kBytes);
+  keel_plugin_event* const awaited = bench.event();
+  keel_plugin_event* const after = bench.event();
+  keel_plugin_event* const further = bench.event();
+  bench.fill(1, device, kStale, kBytes);
+  bench.settle();
+  keel_status early = KEEL_OK;
+  bench.behind_work(0, [&] {
+    need(tests.fail_work(bench.stream(0), KEEL_UNAVAILABLE), "fail_work");
+    bench.record(awaited, 0);
+    bench.wait_event(1, awaited);
+    bench.fill(1, device, kWord, kBytes);
+    bench.record(after, 1);
+    if (has_notify) need(table->event_notify(after, hear, &heard), "event_notify");
+    early = bench.query(after);
+  });
+  need_be(KEEL_NOT_READY, early, "event_query of the follower before the awaited event has failed");
+  need_be(KEEL_UNAVAILABLE, bench.poll(awaited), "event_query behind work that failed");
+  const keel_status end = bench.poll(after);
+  check(end != KEEL_NOT_READY, "a stream that waits for an event that fails does not end");
+  check(end == KEEL_OK || end == KEEL_UNAVAILABLE || end == KEEL_INTERNAL,
+        fmt::format("a stream that waits for an event that fails with KEEL_UNAVAILABLE fails with "
+                    "{}: neither that status nor KEEL_INTERNAL",
+                    keel_status_name(end)));
+  for (uint32_t again = 0; again < 2; ++again) {
+    need_be(end, bench.query(after), "event_query of the follower, again");
+    if (has_wait) need_be(end, table->event_wait(after, wait_ns), "event_wait of the follower");
+    const keel_status recorded = observe_status(table->event_record(further, bench.stream(1)));
+    need_be(end, recorded == KEEL_OK ? bench.poll(further) : recorded,
+            "a later event of the follower");
+    if (has_query) {
+      need_be(end, poll([&] { return table->query(bench.stream(1)); }, wait_ns),
+              "stream.query of the follower");
+    }
+  }
+  if (has_notify) {
+    poll([&] { return heard.count.load() != 0 ? KEEL_OK : KEEL_NOT_READY; }, wait_ns / 2);
+    check(observe(heard.count.load()) == 1, "event_notify of the follower: not one callback");
+    need_be(end, heard.status.load(), "event_notify of the follower");
+  }
+  check_memory(bench, 2, device, end == KEEL_OK ? kWord : kStale, kBytes, "the follower's memory");
+}
+
 // A stream that waits for a failed stream must finish; events recorded again on a working stream
 // must complete; a new stream in place of the failed one must work.
 void goes_on(const Context& context) {
@@ -185,8 +239,8 @@ void goes_on(const Context& context) {
     const keel_status recorded = observe_status(table.event_record(failed, stream));
     if (recorded == KEEL_OK) {
       // The follower may either continue or fail.
-      if (observe_status(table.stream_wait_event(follower, failed)) == KEEL_OK &&
-          observe_status(table.event_record(after, follower)) == KEEL_OK) {
+      need(table.stream_wait_event(follower, failed), "stream_wait_event for an event that failed");
+      if (observe_status(table.event_record(after, follower)) == KEEL_OK) {
         const keel_status state = bench.poll(after);
         check(state != KEEL_NOT_READY, "a stream that waits for one that failed does not end");
       }
@@ -340,6 +394,7 @@ void add_failure_table_cases(const Environment&, std::vector<Case>* cases) {
   add("failure/sticks", sticks);
   add("failure/statuses", statuses);
   add("failure/notified", notified, KEEL_CAPABILITY_NOTIFY);
+  add("failure/follower", follower);
   add("failure/goes_on", goes_on);
   add("failure/device_lost", device_lost);
   add("failure/refused", refused);

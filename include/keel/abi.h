@@ -434,10 +434,10 @@ enum { KEEL_EVENT_TIMING = 1 << 0 };
  * stream.
  *
  * A failed event is over: event_query, event_wait (whatever its timeout) and event_notify give the
- * failure at once, however often they are called. A stream that waits for the event by
- * stream_wait_event goes on, and need not fail: core records which streams waited for which events,
- * and returns the failure wherever the host waits for work behind it. stream_wait_event itself
- * returns KEEL_OK. */
+ * failure at once, each time. stream_wait_event returns KEEL_OK, and the waiting stream must not
+ * hang: it may go on, or fail as the SDK does, with the event's status or KEEL_INTERNAL; then that
+ * failure sticks to it. Core records which streams waited for which events, and returns the failure
+ * wherever the host waits for work behind it. */
 typedef struct keel_stream_table {
   keel_header header;
   /* |priority|: 0 normal, negative more urgent, positive less; clamped.
