@@ -523,17 +523,17 @@ enum {
   KEEL_BINARY_CUBIN = 2, /* also PTX and fat binaries */
   KEEL_BINARY_HSACO = 3,
   KEEL_BINARY_SHARED_OBJECT = 4,
-  KEEL_BINARY_VENDOR = 5
+  KEEL_BINARY_VENDOR = 5 /* the plugin's own format; certified by keel conform run --kernels */
 };
 
 /* |arguments|: |argument_count| pointers to values of |argument_sizes| bytes. */
 typedef struct keel_launch {
   keel_header header;
-  uint32_t grid[3];
-  uint32_t block[3];
-  uint32_t dynamic_shared_bytes;
+  uint32_t grid[3];              /* blocks, not threads, along each axis */
+  uint32_t block[3];             /* threads of a block */
+  uint32_t dynamic_shared_bytes; /* of a block: OpenCL's local pointer, no argument of its own */
   uint32_t argument_count;
-  const void* const* arguments;
+  const void* const* arguments; /* device memory: the address, a value of 8 bytes */
   const uint32_t* argument_sizes;
 } keel_launch;
 
