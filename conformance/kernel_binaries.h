@@ -26,7 +26,7 @@ struct KernelBinary {
 struct KernelSet {
   keel_binary_format format = KEEL_BINARY_SPIRV;
   std::string format_name;  // "SPIR-V for Vulkan"
-  // A module declares the number and sizes of its kernels' arguments.
+  // A module declares the number of its kernels' arguments and the size of each.
   bool knows_arguments = false;
   KernelBinary axpy;
   KernelBinary number;
@@ -42,6 +42,10 @@ struct KernelSet {
   // supports.
   uint32_t grid_blocks = 0;
   uint32_t block_threads = 0;
+  // A module declares the number, but not the size of each argument.
+  bool knows_only_count = false;
+
+  bool knows_argument_count() const { return knows_arguments || knows_only_count; }
 };
 
 // Returns the sets of use_kernel_folder(), or else the suite's own.

@@ -73,6 +73,8 @@ KernelSet set_of(const JsonValue& json, Files& files) {
   const std::string flavour = json.has("flavour") ? json.at("flavour").text() : "";
   set.format_name = flavour.empty() ? format : format + " for " + flavour;
   set.knows_arguments = json.at("knows_arguments").boolean();
+  set.knows_only_count = !set.knows_arguments && json.has("knows_argument_count") &&
+                         json.at("knows_argument_count").boolean();
   const JsonValue kernels = json.at("kernels");
   set.axpy = binary_of(kernels, "axpy", files);
   set.number = binary_of(kernels, "number", files);

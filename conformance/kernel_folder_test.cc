@@ -60,6 +60,7 @@ TEST_F(KernelFolderTest, SetIsReadAsItIsWritten) {
   EXPECT_EQ(set.format, static_cast<keel_binary_format>(KEEL_BINARY_SPIRV));
   EXPECT_EQ(set.format_name, "SPIRV for OpenCL");
   EXPECT_TRUE(set.knows_arguments);
+  EXPECT_TRUE(set.knows_argument_count());
   EXPECT_EQ(set.axpy.module.size(), std::string("many kernels").size());
   EXPECT_EQ(set.axpy.module.data(), set.shared.module.data());
   EXPECT_NE(set.twin.module.data(), set.number.module.data());
@@ -77,6 +78,16 @@ TEST_F(KernelFolderTest, FormatWithoutSharedMemoryLeavesItsKernelOut) {
   EXPECT_FALSE(sets_.at(0).shared.exists());
 }
 
+TEST_F(KernelFolderTest, FormatMayStateTheNumberOfArgumentsAlone) {
+  set_["knows_arguments"] = false;
+  EXPECT_EQ(refusal(set_), "");
+  EXPECT_FALSE(sets_.at(0).knows_argument_count());
+  set_["knows_argument_count"] = true;
+  EXPECT_EQ(refusal(set_), "");
+  EXPECT_TRUE(sets_.at(0).knows_argument_count());
+  EXPECT_FALSE(sets_.at(0).knows_arguments);
+}
+
 TEST_F(KernelFolderTest, MistakesAreNamed) {
   const auto expect_refused = [&](const char* place, const Json& value, const std::string& named) {
     Json set = set_;
@@ -92,6 +103,8 @@ TEST_F(KernelFolderTest, MistakesAreNamed) {
   expect_refused("/value_bytes", Json::array({4096}), "4104 bytes");
   expect_refused("/shared_bytes", 6, "shared_bytes is 6");
   expect_refused("/knows_arguments", "yes", "knows_arguments");
+  set_["knows_arguments"] = false;
+  expect_refused("/knows_argument_count", "yes", "knows_argument_count");
   std::string error;
   EXPECT_FALSE(read_kernel_folder((folder_ / "nowhere").string(), &sets_, &error));
   EXPECT_NE(error.find("kernels.json cannot be read"), std::string::npos) << error;
