@@ -600,6 +600,26 @@ TEST_F(Conform, SkeletonIsCertifiedForNullAlone) {
   EXPECT_EQ(conform("run --backend skeleton --level core"), 1) << output_;
 }
 
+TEST_F(Conform, AbsentSlotsAreNamed) {
+  ASSERT_EQ(run("none", "--filter 'async/tables/*'"), 0) << output_;
+  for (const char* reason : {"the slot query is absent\n", "the slot synchronize is absent\n",
+                             "absent slots: wrap, unwrap\n"}) {
+    EXPECT_NE(output_.find(reason), std::string::npos) << reason << output_;
+  }
+}
+
+// The refusal of one format after the other is one reason, not six.
+TEST_F(Conform, FormatsThatNoDeviceTakesAreListedOnce) {
+  ASSERT_EQ(run("false_claims", "--level kernels"), 1) << output_;
+  const std::string message = find("kernels/load/damaged").at("message");
+  EXPECT_NE(message.find("PTX, a cubin, a code object, a shared object: "), std::string::npos)
+      << message;
+  const std::string refusal = "kernel.load";
+  const size_t first = message.find(refusal);
+  ASSERT_NE(first, std::string::npos) << message;
+  EXPECT_EQ(message.find(refusal, first + 1), std::string::npos) << message;
+}
+
 TEST_F(Conform, ListNamesCasesWithTheirLevel) {
   EXPECT_EQ(conform("list --plugin '" + plugin("none") + "'"), 0);
   EXPECT_NE(output_.find("core          core/copy/many\n"), std::string::npos) << output_;

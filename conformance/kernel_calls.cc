@@ -17,10 +17,9 @@ bool takes_opencl_spirv(const Context& context, Where where) {
 }
 
 const KernelSet& choose_set(const Context& context, Where where) {
-  std::string refusals;
-  const auto refuse = [&](const std::string& reason) {
-    refusals += fmt::format("{}{}", refusals.empty() ? "" : "; ", reason);
-  };
+  std::vector<std::string> foreign;  // names of the formats that the device does not take
+  std::string foreign_text;          // for the last of them
+  std::vector<std::string> refusals;
   for (const KernelSet& set : kernel_sets()) {
     keel_module module = {};
     const keel_status status =
@@ -28,7 +27,8 @@ const KernelSet& choose_set(const Context& context, Where where) {
                                         set.axpy.module.size(), &module),
                        where);
     if (status == KEEL_UNSUPPORTED) {
-      refuse(observe_text(keel_last_error(), where));
+      foreign.push_back(set.format_name);
+      foreign_text = observe_text(keel_last_error(), where);
       continue;
     }
     if (status == KEEL_INVALID_ARGUMENT) {
@@ -36,7 +36,7 @@ const KernelSet& choose_set(const Context& context, Where where) {
       const std::string text = observe_text(keel_last_error(), where);
       const bool has_more = &set != &kernel_sets().back() && (&set + 1)->format == set.format;
       if (has_more || (set.format == KEEL_BINARY_SPIRV && takes_opencl_spirv(context, where))) {
-        refuse(fmt::format("{}: {}", set.format_name, text));
+        refusals.push_back(fmt::format("{}: {}", set.format_name, text));
         continue;
       }
       fail_case(fmt::format("keel_module_load of {}: {}", set.format_name, text), where);
@@ -45,10 +45,13 @@ const KernelSet& choose_set(const Context& context, Where where) {
     must(keel_module_unload(module), "keel_module_unload", where);
     return set;
   }
+  if (!foreign.empty()) {
+    refusals.push_back(fmt::format("{}: {}", fmt::join(foreign, ", "), foreign_text));
+  }
   unsupported(
-      "there is no binary in a format that the device takes; --kernels names a folder with "
-      "some: " +
-      refusals);
+      fmt::format("there is no binary in a format that the device takes; --kernels names a folder "
+                  "with some. {}",
+                  fmt::join(refusals, "; ")));
 }
 
 Module::Module(const Context& context, const KernelSet& set, const KernelBinary& binary,

@@ -80,16 +80,24 @@ uint32_t await_calls(const Context& context, const Heard& heard, uint32_t times,
   return observe(heard.count.load(), where);
 }
 
+[[noreturn]] void slot_absent(const char* slot) {
+  unsupported(fmt::format("the slot {} is absent", slot));
+}
+
 // When a status reports that work is done, the last bytes of the download must have arrived; in
 // both orders of asking and completing.
 void not_early(const Context& context, Await await) {
   std::deque<Heard> callbacks;  // outlives the streams whose work calls
   TableBench bench(context, 1);
   const keel_stream_table* const table = &bench.table();
-  if ((await == Await::kWait && !observe(KEEL_HAS(keel_stream_table, table, event_wait))) ||
-      (await == Await::kStreamQuery && !observe(KEEL_HAS(keel_stream_table, table, query))) ||
-      (await == Await::kSynchronize && !observe(KEEL_HAS(keel_stream_table, table, synchronize)))) {
-    unsupported("the slot is absent");
+  if (await == Await::kWait && !observe(KEEL_HAS(keel_stream_table, table, event_wait))) {
+    slot_absent("event_wait");
+  }
+  if (await == Await::kStreamQuery && !observe(KEEL_HAS(keel_stream_table, table, query))) {
+    slot_absent("query");
+  }
+  if (await == Await::kSynchronize && !observe(KEEL_HAS(keel_stream_table, table, synchronize))) {
+    slot_absent("synchronize");
   }
   const int64_t wait_ns = context.environment.wait_ns;
   std::byte* const device = bench.memory(kBytes);
@@ -138,7 +146,7 @@ WaitCall wait_call(const TableBench& bench, bool of_event, keel_plugin_event* ev
   const keel_stream_table* const table = &bench.table();
   if (of_event ? !observe(KEEL_HAS(keel_stream_table, table, event_wait))
                : !observe(KEEL_HAS(keel_stream_table, table, synchronize))) {
-    unsupported("the slot is absent");
+    slot_absent(of_event ? "event_wait" : "synchronize");
   }
   if (of_event) return [=](int64_t timeout_ns) { return table->event_wait(event, timeout_ns); };
   return [&bench, table](int64_t timeout_ns) {
@@ -239,7 +247,7 @@ void waits_wake(const Context& context, bool of_event) {
 void stream_query(const Context& context) {
   TableBench bench(context, 2);
   const keel_stream_table* const table = &bench.table();
-  if (!observe(KEEL_HAS(keel_stream_table, table, query))) unsupported("the slot is absent");
+  if (!observe(KEEL_HAS(keel_stream_table, table, query))) slot_absent("query");
   need(table->query(bench.stream(0)), "stream.query of an unused stream");
   for (uint32_t round = 0; round < 2; ++round) {
     keel_status state = KEEL_OK;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <keel/plugin_kit.hpp>
+#include <vector>
 
 #include "conformance/harness.h"
 #include "conformance/table_bench.h"
@@ -16,11 +17,12 @@ constexpr uint64_t kBytes = 4 << 20;
 constexpr uint8_t kStale = 0xba;
 
 void check_native_slots(const TableBench& bench) {
-  if (!observe(KEEL_HAS(keel_stream_table, &bench.table(), wrap) &&
-               KEEL_HAS(keel_stream_table, &bench.table(), unwrap) &&
-               KEEL_HAS(keel_stream_table, &bench.table(), fill))) {
-    unsupported("no slots wrap, unwrap and fill");
-  }
+  const keel_stream_table* const table = &bench.table();
+  std::vector<const char*> absent;
+  if (!observe(KEEL_HAS(keel_stream_table, table, wrap))) absent.push_back("wrap");
+  if (!observe(KEEL_HAS(keel_stream_table, table, unwrap))) absent.push_back("unwrap");
+  if (!observe(KEEL_HAS(keel_stream_table, table, fill))) absent.push_back("fill");
+  if (!absent.empty()) unsupported(fmt::format("absent slots: {}", fmt::join(absent, ", ")));
 }
 
 std::vector<std::byte> filled(uint8_t pattern) {

@@ -158,7 +158,7 @@ void exact_workspace(const Context& context, const ops::Schema& schema) {
         "OPS is claimed without query and run");
   const OpCases cases = ops::edge_cases(schema.op);
   const std::vector<uint32_t> chosen = choose(context, schema, cases);
-  if (chosen.empty()) unsupported("the device has no kernel of this operator with a workspace");
+  if (chosen.empty()) unsupported("query asks for no workspace in any call of the operator");
   for (const uint32_t index : chosen) run_in_exact_workspace(context, cases[index]);
 }
 
