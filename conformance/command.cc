@@ -12,6 +12,7 @@
 #include "conformance/protocol.h"
 #include "conformance/session.h"
 #include "conformance/sharer.h"
+#include "conformance/slot_probe.h"
 #include "conformance/support_table.h"
 #include "conformance/worker.h"
 
@@ -151,6 +152,11 @@ void add_conform_command(CLI::App& app, int* exit_code) {
   CLI::App& sharer = *app.add_subcommand(kSharerCommand);
   sharer.group("");
   sharer.callback([exit_code] { *exit_code = sharer_main(); });
+  CLI::App& probe = *app.add_subcommand(kSlotProbeCommand);
+  probe.group("");
+  const auto probed = std::make_shared<std::string>();
+  probe.add_option("plugin", *probed)->required();
+  probe.callback([probed, exit_code] { *exit_code = slot_probe_main(*probed); });
 }
 
 }  // namespace keel::conformance

@@ -18,6 +18,7 @@
 #include "conformance/levels.h"
 #include "conformance/perf_figures.h"
 #include "conformance/session.h"
+#include "conformance/slot_probe.h"
 #include "tensorfile/replacement.h"
 
 namespace keel::conformance {
@@ -150,6 +151,7 @@ int run_perf(PerfOptions options) {
                                 printable(environment.target.no_device)),
                     kExitFailed);
   }
+  options.settings.has_event_wait = has_event_wait(environment.target.path);
   PerfReport report;
   report.target = environment.target;
   try {

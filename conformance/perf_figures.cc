@@ -138,6 +138,7 @@ class Survey {
   Survey(const Environment& environment, const PerfSettings& settings)
       : environment_(environment),
         context_{environment, no_case()},
+        wait_hint_(wait_hint(settings.has_event_wait)),
         meter_(settings.seconds / kFigures),
         bytes_(std::max(settings.bytes / kLine * kLine, kSmallest)),
         stream_(context_) {
@@ -168,7 +169,7 @@ class Survey {
 
   // Adds the latency |seconds|, with |hint| if it exceeds |limit| times the roof.
   void add_latency(const std::string& name, double seconds, const Roof& roof, double limit,
-                   const char* hint) {
+                   const std::string& hint) {
     PerfFigure figure{
         name, PerfUnit::kMicroseconds, seconds / kMicro, 0, roof.name, roof.value / kMicro, ""};
     if (figure.has_roof() && figure.ratio() > limit) figure.hint = hint;
@@ -278,9 +279,7 @@ class Survey {
     }
     stream_.synchronize();
     add_latency("latency/fill_and_wait", fill_and_wait(stream_),
-                on_cpu([&](const Stream& s) { return fill_and_wait(s); }), kFar,
-                "the way from the host to the device and back: event_wait spares core's pauses of "
-                "up to 50 us between two queries; submit at once when the stream is idle");
+                on_cpu([&](const Stream& s) { return fill_and_wait(s); }), kFar, wait_hint_);
     add_latency(
         "latency/event_record_query", record_and_query(stream_),
         on_cpu([&](const Stream& s) { return record_and_query(s); }), kFar,
@@ -453,6 +452,7 @@ class Survey {
 
   const Environment& environment_;
   const Context context_;
+  const std::string wait_hint_;
   const PerfMeter meter_;
   const uint64_t bytes_;
   const Stream stream_;
@@ -476,6 +476,20 @@ const char* unit_text(PerfUnit unit) {
       break;
   }
   return "GFLOP/s";
+}
+
+std::string wait_hint(std::optional<bool> has_event_wait) {
+  constexpr const char* kSubmit = "submit at once when the stream is idle";
+  if (has_event_wait.value_or(false)) {
+    return fmt::format(
+        "the way from the host to the device and back: core waits by the plugin's "
+        "event_wait, so that the rest is the SDK's own wait and submission; {}",
+        kSubmit);
+  }
+  return fmt::format(
+      "the way from the host to the device and back: event_wait{} spares core's "
+      "pauses of up to 50 us between two queries; {}",
+      has_event_wait.has_value() ? ", which the plugin lacks," : "", kSubmit);
 }
 
 PerfFigures measure_figures(const Environment& environment, const PerfSettings& settings) {

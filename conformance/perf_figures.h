@@ -4,6 +4,7 @@
 #define KEEL_CONFORMANCE_PERF_FIGURES_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@ namespace keel::conformance {
 struct PerfSettings {
   uint64_t bytes = uint64_t{64} << 20;  // of copies, fills and operators, at most
   double seconds = 10;                  // approximate time for all figures together
+  // Whether the plugin has the slot; nothing if unknown.
+  std::optional<bool> has_event_wait;
 };
 
 enum class PerfUnit { kMicroseconds, kGigabytes, kGigaflops };
@@ -32,6 +35,9 @@ struct PerfFigure {
   bool has_roof() const { return !roof.empty(); }
   double ratio() const { return value / roof_value; }
 };
+
+// Returns the advice on a slow wait, which depends on the presence of the slot event_wait.
+std::string wait_hint(std::optional<bool> has_event_wait);
 
 struct PerfLeftOut {
   std::string name;

@@ -26,7 +26,9 @@ constexpr keel_host kHost = {
     [](void*, const char* text) { t_text = text; },
 };
 
-const keel_plugin* query(const std::string& path, std::string* error) {
+}  // namespace
+
+const keel_plugin* PluginDevice::query(const std::string& path, std::string* error) {
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // never unloaded, as in core
   void* const symbol = library == nullptr ? nullptr : dlsym(library, KEEL_PLUGIN_QUERY_SYMBOL);
   if (symbol == nullptr) {
@@ -41,8 +43,6 @@ const keel_plugin* query(const std::string& path, std::string* error) {
   *error = fmt::format("{}: query: {}: {}", path, keel_status_name(status), t_text);
   return nullptr;
 }
-
-}  // namespace
 
 std::unique_ptr<PluginDevice> PluginDevice::open(const std::string& path, uint32_t ordinal,
                                                  std::string* error) {

@@ -15,6 +15,10 @@ namespace keel::conformance {
 // One open device.
 class PluginDevice {
  public:
+  // Loads the plugin file |path| and returns its tables, without an instance. Call it once for a
+  // file, in a process where Keel does not load the file. On failure returns NULL and puts a
+  // sentence in |error|.
+  static const keel_plugin* query(const std::string& path, std::string* error);
   // Opens device |ordinal| of the plugin file |path|. On failure returns NULL and puts a sentence
   // in |error|.
   static std::unique_ptr<PluginDevice> open(const std::string& path, uint32_t ordinal,

@@ -58,6 +58,16 @@ TEST(ConformPerfTest, JsonHasEachFigureWithItsRoof) {
   }
 }
 
+// The advice on waits depends on the slot event_wait, which a second process looks for.
+TEST(ConformPerfTest, SlotIsLookedForInThePluginFile) {
+  const std::string folder = std::getenv("KEEL_PLUGIN_PATH");
+  EXPECT_EQ(keel({"conform-slots", folder + "/libkeel_cpu.so"}).exit_code, 0);
+  EXPECT_EQ(keel({"conform-slots", folder + "/libkeel_skeleton.so"}).exit_code, 3);
+  const Result no_file = keel({"conform-slots", "/nowhere/libkeel_x.so"});
+  EXPECT_EQ(no_file.exit_code, 1);
+  EXPECT_TRUE(contains(no_file.error, "/nowhere/libkeel_x.so")) << no_file.error;
+}
+
 TEST(ConformPerfTest, MistakesAndMissingDevicesAreNamed) {
   EXPECT_EQ(keel({"conform", "perf"}).exit_code, 2);
   const Result no_file = keel({"conform", "perf", "--plugin", "/nowhere/libkeel_x.so"});
