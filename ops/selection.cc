@@ -102,7 +102,7 @@ std::string explain_selection(Device& device, const keel_op_call& call, bool fal
     const std::string reason = take_plugin_text();
     refusals += fmt::format("- {}: {}\n", device.name(),
                             device.op_table() == nullptr ? "has no operators"
-                            : reason.empty() ? "no kernel for these dtypes, shapes and strides"
+                            : reason.empty() ? "has no kernel for this call, and gives no reason"
                                              : reason);
   }
   for_each_custom(device, call.op, [&](const CustomKernel& kernel) {

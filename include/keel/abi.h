@@ -36,7 +36,7 @@
  *  - Loading requires no capability (KEEL_CAPABILITY_*). `keel conform` certifies a level only
  *    for a device with the level's capabilities: KEEL_CAPABILITY_PINNED for core and memory,
  *    KEEL_CAPABILITY_ASYNC for async, KEEL_CAPABILITY_OPS, KEEL_CAPABILITY_KERNELS and
- * KEEL_CAPABILITY_CCL for the levels of those names.
+ *    KEEL_CAPABILITY_CCL for the levels of those names.
  *
  * v0 may still change. Keel freezes v0 as v1 once the hardware of two vendors has certified a
  * plugin: docs/abi-stability.md. */
@@ -585,8 +585,8 @@ typedef struct keel_op_support {
 typedef struct keel_op_table {
   keel_header header;
   /* Whether the device can run exactly this call: its op, dtypes, shapes and strides. KEEL_OK with
-   * level KEEL_OP_NONE means no. Data pointers may be NULL. Must be quick (under 1 us) and never
-   * wrong: run of a promised call may fail only for lack of a resource. */
+   * level KEEL_OP_NONE means no; set_error may add why. Data pointers may be NULL. Must be quick
+   * (under 1 us) and never wrong: run of a promised call may fail only for lack of a resource. */
   keel_status (*query)(keel_plugin_device* device, const keel_op_call* call,
                        keel_op_support* out_support);
   /* Enqueues the call. |workspace| is device memory of at least workspace_bytes that stays valid

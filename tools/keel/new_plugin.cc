@@ -133,7 +133,10 @@ void add_new_plugin_command(CLI::App& app) {
   CLI::App& command =
       *app.add_subcommand("new-plugin", "Write the project of a plugin of your own");
   const auto options = std::make_shared<NewPluginOptions>();
-  command.add_option("name", options->name, "of the plugin: [a-z][a-z0-9_]*")
+  command
+      .add_option(
+          "name", options->name,
+          fmt::format("of the plugin: [a-z][a-z0-9_]*, at most {} characters", kLongestName))
       ->type_name("NAME")
       ->required();
   command.add_option("--folder", options->folder, "where the project goes; a new one (./NAME)")

@@ -87,6 +87,12 @@ TEST_F(NewPluginTest, NamesOfKeelsOwnBackendsAreRefused) {
   EXPECT_FALSE(fs::exists(in("project")));
 }
 
+TEST_F(NewPluginTest, HelpStatesTheLongestName) {
+  const Result help = keel({"new-plugin", "--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_TRUE(contains(help.out, "at most 31 characters")) << help.out;
+}
+
 TEST_F(NewPluginTest, AFolderThatExistsStaysAsItIs) {
   fs::create_directory(in("project"));
   const Result refused = keel({"new-plugin", "mychip", "--folder", in("project")});
