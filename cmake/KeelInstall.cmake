@@ -29,12 +29,20 @@ install(FILES "${KEEL_SKELETON}/skeleton.cc"
 install(DIRECTORY "${KEEL_SKELETON}/project"
         DESTINATION "${CMAKE_INSTALL_DATADIR}/keel/skeleton" COMPONENT dev)
 
-# The build folder is a prefix, too: `keel new-plugin` finds its templates from there, and
-# find_package(Keel) the headers of the source tree.
+# The build folder is a prefix, too: `keel new-plugin` finds its templates from there, a vendor the
+# sample and the kernels' sources, and find_package(Keel) the headers of the source tree.
 foreach(file skeleton.cc project/CMakeLists.txt project/README.md project/conform.yml
         project/gitignore project/waivers.json)
   configure_file("${KEEL_SKELETON}/${file}"
                  "${CMAKE_BINARY_DIR}/share/keel/skeleton/${file}" COPYONLY)
+endforeach()
+foreach(pair "samples/out_of_tree_plugin;out_of_tree_plugin" "conformance/kernels;conformance_kernels")
+  list(POP_FRONT pair folder)
+  file(GLOB files RELATIVE "${PROJECT_SOURCE_DIR}/${folder}" "${PROJECT_SOURCE_DIR}/${folder}/*.*")
+  foreach(file IN LISTS files)
+    configure_file("${PROJECT_SOURCE_DIR}/${folder}/${file}"
+                   "${CMAKE_BINARY_DIR}/share/keel/${pair}/${file}" COPYONLY)
+  endforeach()
 endforeach()
 export(EXPORT KeelTargets NAMESPACE Keel:: FILE "${CMAKE_BINARY_DIR}/KeelTargets.cmake")
 foreach(file KeelPlugin.cmake plugin.map)
@@ -50,3 +58,12 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DOC
         COMPONENT doc PATTERN Doxyfile EXCLUDE PATTERN *.awk EXCLUDE)
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/CHANGELOG.md"
         DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT doc)
+foreach(component dev doc)
+  install(CODE "
+    set(KEEL_PAGES ${component})
+    set(KEEL_PAGE_SOURCE \"${PROJECT_SOURCE_DIR}\")
+    set(KEEL_PAGE_INCLUDEDIR \"${CMAKE_INSTALL_INCLUDEDIR}\")
+    set(KEEL_PAGE_DATADIR \"${CMAKE_INSTALL_DATADIR}\")
+    set(KEEL_PAGE_DOCDIR \"${CMAKE_INSTALL_DOCDIR}\")
+    include(\"${CMAKE_CURRENT_LIST_DIR}/InstalledPages.cmake\")" COMPONENT ${component})
+endforeach()

@@ -36,6 +36,13 @@ trap 'rm -rf "$work"' EXIT
 cmake --install "$build" --prefix "$prefix" >/dev/null
 unset KEEL_PLUGIN_PATH KEEL_BACKENDS
 
+# Each relative link of an installed page leads to a file of the installation.
+while IFS= read -r page; do
+  while IFS= read -r link; do
+    [[ -e $(dirname "$page")/$link ]] || fail "${page#"$prefix"/}: no file $link"
+  done < <(grep -oE '\]\([^)#: ]+[)#]' "$page" | sed 's/^](//; s/.$//')
+done < <(find "$prefix/share" -name '*.md')
+
 # The first commands of the porting guide, to the letter.
 mkdir "$work/guide"
 sed -n '/^```$/,/^```$/p' "$prefix/share/doc/keel/porting.md" |
