@@ -34,6 +34,7 @@ keel_status create_instance(const keel_instance_settings* settings,
         const std::string_view key = settings->keys[i];
         if (key == "library_folder") {
           instance.library_folder = settings->values[i];
+          // Step 6, with kTestTable: accept "conformance", and remember whether it is "1".
         } else {
           return kit::fail(KEEL_INVALID_ARGUMENT, "skeleton: setting '%s' is not known",
                            settings->keys[i]);
@@ -119,6 +120,76 @@ keel_status stream_wait_event(keel_plugin_stream*, keel_plugin_event*) {
   return not_written("stream.stream_wait_event");
 }
 
+// ---- optional tables: not in kPlugin yet ---------------------------------------
+
+// Step 6: failures and waits on demand, for objects of an instance with conformance=1.
+
+keel_status fail_work(keel_plugin_stream*, keel_status /*status*/) {
+  return not_written("test.fail_work");
+}
+
+keel_status hold(keel_plugin_stream*, keel_plugin_hold**) {
+  return not_written("test.hold");
+}
+
+void release(keel_plugin_hold*) {}
+
+[[maybe_unused]] constexpr keel_test_table kTestTable = {
+    .header = kit::header<keel_test_table>(KEEL_STRUCT_TEST_TABLE),
+    .fail_work = fail_work,
+    .hold = hold,
+    .release = release,
+    .lose_device = nullptr,
+};
+
+// Step 7. KEEL_OP_NONE is the answer for each call without a kernel.
+
+keel_status op_query(keel_plugin_device*, const keel_op_call* /*call*/,
+                     keel_op_support* out_support) {
+  out_support->level = KEEL_OP_NONE;
+  return KEEL_OK;
+}
+
+keel_status op_run(keel_plugin_stream*, const keel_op_call* /*call*/, void* /*workspace*/) {
+  return not_written("op.run");
+}
+
+[[maybe_unused]] constexpr keel_op_table kOpTable = {
+    .header = kit::header<keel_op_table>(KEEL_STRUCT_OP_TABLE),
+    .query = op_query,
+    .run = op_run,
+};
+
+// Step 8. |data| is gone when load returns: KEEL_UNSUPPORTED for a format of others,
+// KEEL_INVALID_ARGUMENT for bytes that the SDK could not read.
+
+keel_status kernel_load(keel_plugin_device*, keel_binary_format format, const void* /*data*/,
+                        uint64_t /*size*/, keel_plugin_module**) {
+  if (format != KEEL_BINARY_VENDOR) {
+    return kit::fail(KEEL_UNSUPPORTED, "skeleton: format %u; only KEEL_BINARY_VENDOR", format);
+  }
+  return not_written("kernel.load");
+}
+
+void kernel_unload(keel_plugin_module*) {}
+
+keel_status kernel_find(keel_plugin_module*, const char* name, keel_plugin_kernel**) {
+  return kit::fail(KEEL_NOT_FOUND, "skeleton: the module has no kernel '%s'", name);
+}
+
+// The arguments are gone when launch returns.
+keel_status kernel_launch(keel_plugin_stream*, keel_plugin_kernel*, const keel_launch* /*launch*/) {
+  return not_written("kernel.launch");
+}
+
+[[maybe_unused]] constexpr keel_kernel_table kKernelTable = {
+    .header = kit::header<keel_kernel_table>(KEEL_STRUCT_KERNEL_TABLE),
+    .load = kernel_load,
+    .unload = kernel_unload,
+    .find = kernel_find,
+    .launch = kernel_launch,
+};
+
 // ---- tables: a slot that is NULL is absent, and core does without it -----------------------
 
 constexpr keel_device_table kDeviceTable = {
@@ -175,6 +246,7 @@ constexpr keel_stream_table kStreamTable = {
 // ---- the plugin ----------------------------------------------------------------
 
 constexpr keel_plugin kPlugin = {
+    // Step 6: {sizeof(keel_plugin), KEEL_STRUCT_PLUGIN, &kTestTable}
     .header = kit::header<keel_plugin>(KEEL_STRUCT_PLUGIN),
     .abi_major = KEEL_ABI_MAJOR,
     .reserved = 0,
@@ -186,9 +258,9 @@ constexpr keel_plugin kPlugin = {
     .device = &kDeviceTable,
     .memory = &kMemoryTable,
     .stream = &kStreamTable,
-    .kernel = nullptr,  // step 7
-    .op = nullptr,      // step 6
-    .ccl = nullptr,     // step 8
+    .kernel = nullptr,  // step 8: &kKernelTable
+    .op = nullptr,      // step 7: &kOpTable
+    .ccl = nullptr,     // step 9
 };
 
 }  // namespace

@@ -52,8 +52,17 @@ TEST_F(NewPluginTest, ProjectBuildsAndIsCertifiedForTheNullLevel) {
     EXPECT_FALSE(text.empty()) << file;
     EXPECT_FALSE(contains(text, "skeleton")) << file << "\n" << text;
   }
+  std::ifstream readme(in("project/README.md"));
+  const std::string steps{std::istreambuf_iterator<char>(readme), {}};
+  for (const char* named : {"porting.md", "keel_test_table", "--level core,async,memory",
+                            "--kernels", "--certificate my_chip2.json", "keel conform perf"}) {
+    EXPECT_TRUE(contains(steps, named)) << named;
+  }
   const std::string build = in("project/build");
   const std::string prefix = fs::path(std::getenv("KEEL_TEST_BIN")).parent_path();
+  for (const char* named : {"out_of_tree_plugin/tables.cc", "conformance_kernels/kernels.json"}) {
+    EXPECT_TRUE(fs::exists(fs::path(prefix) / "share/keel" / named)) << named;
+  }
   ASSERT_TRUE(runs(std::string(KEEL_CMAKE_COMMAND) + " -G Ninja -S " + in("project") + " -B " +
                    build + " -DCMAKE_PREFIX_PATH=" + prefix +
                    " -DCMAKE_CXX_COMPILER=" + KEEL_CXX_COMPILER + " -DCMAKE_CXX_FLAGS=-Werror"));
