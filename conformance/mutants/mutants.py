@@ -10,10 +10,12 @@ Each list beside this script has the mutants of one plugin: an edit of one sourc
 should see it, and the sentence of abi.h that it breaks. A mutant is built in a scratch copy of the
 tree, the suite runs on it at that level first and as a whole if that finds nothing. An entry with
 "lawful" is an edit that a right plugin may have, and the whole suite must pass on it. One with
-"missed" is known not to be caught.
+"missed" is known not to be caught. A backend that no longer has operators that it has without the
+edit is not judged, since the suite would judge the loss and not the edit; kind "capabilities", and
+"loses": the reason why the fault itself takes them away, allow it.
 
 Exit status: 0, or 1 where a lawful edit fails, a fault that is not "missed" is missed, or an edit
-does not apply or build.
+does not apply or build or is not judged.
 """
 import argparse
 import collections
@@ -35,7 +37,8 @@ ROOT = HERE.parent.parent
 KINDS = ["operators", "kernels", "collectives", "copies", "streams", "capabilities", "errors", "memory",
          "time"]
 LEVELS = ["null", "core", "async", "memory", "ops", "kernels", "collectives", "multi_device"]
-MEMBERS = {"id", "file", "before", "after", "level", "kind", "why", "filter", "lawful", "missed"}
+MEMBERS = {"id", "file", "before", "after", "level", "kind", "why", "filter", "lawful", "missed",
+           "loses"}
 BAD = ("fail", "crash", "timeout")
 # Of one suite: its quick profile takes 60 s on two cores, and both may be busy. A mutant that makes
 # every case hang is not waited for to the end.
@@ -43,10 +46,16 @@ RUN_SECONDS = 300
 # How long a run goes on for a case that fails by a check, after one that crashed or hung.
 TEST_TIMEOUT_SECONDS = 60
 BUILD_SECONDS = 900
+LIST_SECONDS = 60
+PLUGINS = "lib/keel/plugins"  # in a build and in a prefix
 
 
 class Broken(Exception):
     """An edit that does not apply or build, or a run that says nothing."""
+
+
+class Unjudged(Exception):
+    """A mutant that lacks operators, for which the suite would blame any edit."""
 
 
 # ---- lists -------------------------------------------------------------------------------
@@ -149,19 +158,43 @@ def end(process):
             continue
 
 
+def options_of(name):
+    """The backend, and the chip that it runs on."""
+    return ["--backend", name, *(["--emulated"] if name == "cuda" else [])]
+
+
+def operators(prefix, name):
+    """Those that the backend in |prefix| has a kernel for, as "operator/dtypes"; None if it does
+    not say."""
+    try:
+        answer = subprocess.run([str(prefix / "bin/keel"), "ops", "list", *options_of(name), "--json"],
+                                env=dict(os.environ, KEEL_PLUGIN_PATH=str(prefix / PLUGINS)),
+                                capture_output=True, timeout=LIST_SECONDS, check=True)
+        return {f"{each['op']}/{each['dtype']}" for each in json.loads(answer.stdout)["ops"]
+                if each["support"].get(name, {}).get("kernel")}
+    except (subprocess.SubprocessError, ValueError, KeyError):
+        return None  # the suite sees a crash or a refusal
+
+
 class Lane:
     """A scratch copy, in which one mutant after another is made."""
 
     def __init__(self, folder, build, compiler):
         self.tree = folder / "tree"
         self.build = self.tree / "build"
-        self.plugins = folder / "plugins"
-        self.program = build / "bin/keel"
-        self.own_plugins = build / "lib/keel/plugins"
+        self.unedited = build
+        # The program that tests, and what it loads: --emulated takes the folder beside its library.
+        self.prefix = folder / "prefix"
+        self.plugins = None  # where that program finds the plugins beside the one that it tests
         self.compiler = compiler
         self.is_configured = False
         mirror(self.tree)
         self.build.mkdir(exist_ok=True)
+        shutil.rmtree(self.prefix, ignore_errors=True)
+        (self.prefix / "bin").mkdir(parents=True)
+        shutil.copy(build / "bin/keel", self.prefix / "bin")
+        shutil.copytree(build / "lib", self.prefix / "lib", symlinks=True,
+                        ignore=lambda *_: {"keel", "CMakeFiles"})
         # Objects that another lane, or the build of the tree, has made are found again.
         self.environment = dict(os.environ, CCACHE_BASEDIR=str(self.tree), CCACHE_NOHASHDIR="1")
 
@@ -188,7 +221,8 @@ class Lane:
                        str(self.tree / source), "-o", objects[-1]])
         self.make([self.compiler, "-shared", "-pthread", *objects, "-o", "libkeel_mutant.so",
                    f"-Wl,--version-script={self.tree / 'cmake/plugin.map'}"])
-        return ["--plugin", str(self.build / "libkeel_mutant.so")], {}
+        self.plugins = self.unedited / PLUGINS
+        return ["--plugin", str(self.build / "libkeel_mutant.so")]
 
     def build_backend(self, name):
         if not self.is_configured:
@@ -197,20 +231,31 @@ class Lane:
                        "-DKEEL_BUILD_TESTS=OFF", "-DKEEL_BUILD_SAMPLES=OFF",
                        "-DKEEL_BUILD_BENCH=OFF"])
             self.is_configured = True
-        self.make(["ninja", f"keel_{name}"])
-        # The mutant in the place of the plugin it is of, beside the CPU's, which the suite needs.
-        self.plugins.mkdir(exist_ok=True)
-        for each in ("cpu", name):
-            (self.plugins / f"libkeel_{each}.so").unlink(missing_ok=True)
-        shutil.copy(self.own_plugins / "libkeel_cpu.so", self.plugins)
-        shutil.copy(self.build / f"lib/keel/plugins/libkeel_{name}.so", self.plugins)
-        options = ["--backend", name]
+        targets = [f"keel_{name}"]
         if name == "cuda":
-            options.append("--emulated")
-        return options, {"KEEL_PLUGIN_PATH": str(self.plugins)}
+            targets.append("keel_simt_host")
+        self.make(["ninja", *targets])
+        # The mutant in the place of the plugin it is of, beside the CPU's, which the suite needs.
+        shutil.rmtree(self.prefix / "lib/keel", ignore_errors=True)
+        self.plugins = self.prefix / PLUGINS
+        self.plugins.mkdir(parents=True)
+        shutil.copy(self.unedited / PLUGINS / "libkeel_cpu.so", self.plugins)
+        shutil.copy(self.build / PLUGINS / f"libkeel_{name}.so", self.plugins)
+        if name == "cuda":
+            # The emulated driver runs an image only by the library of kernels built with it: that
+            # of an edited kernel is the lane's, since that of the unedited tree has other images.
+            emulated = f"lib/keel/emulated/{name}"
+            shutil.copytree(self.unedited / emulated, self.prefix / emulated, symlinks=True)
+            shutil.copy(self.build / emulated / "libkeel_simt_host.so", self.prefix / emulated)
+        return options_of(name)
+
+    def lost_operators(self, name):
+        """Sorted: those that the plugin has and the mutant has not."""
+        now = operators(self.prefix, name)
+        return [] if now is None else sorted(operators(self.unedited, name) - now)
 
     def built(self, target, entry):
-        """Applies and builds; the options of `keel conform run` for it, and its environment."""
+        """Applies and builds; the options of `keel conform run` for it."""
         path = self.tree / entry["file"]
         source = path.read_text()
         path.write_text(source.replace(text(entry["before"]), text(entry["after"])))
@@ -221,17 +266,17 @@ class Lane:
         finally:
             path.write_text(source)
 
-    def run(self, options, variables, until_caught):
+    def run(self, options, until_caught):
         """Runs the suite; (cases that did not pass, whether it ended well)."""
         report = self.build / "report.json"
         report.unlink(missing_ok=True)
         printed = self.build / "printed.txt"
-        command = [str(self.program), "conform", "run", *options, "--jobs", "1", "--json",
+        command = [str(self.prefix / "bin/keel"), "conform", "run", *options, "--jobs", "1", "--json",
                    str(report)]
         with open(printed, "w") as output:
             process = subprocess.Popen(command, cwd=self.build, stdout=output,
                                        stderr=subprocess.STDOUT, start_new_session=True,
-                                       env=dict(os.environ, **variables))
+                                       env=dict(os.environ, KEEL_PLUGIN_PATH=str(self.plugins)))
         began = time.monotonic()
         first = None
         while process.poll() is None:
@@ -282,21 +327,25 @@ def examine(lane, target, entry, wrong):
     try:
         if wrong:
             raise Broken(wrong)
-        options, variables = lane.built(target, entry)
+        options = lane.built(target, entry)
+        # The sample's sources are all compiled with the edit, so that no half of it is another's.
+        if target != "sample" and entry["kind"] != "capabilities" and "loses" not in entry:
+            lost = lane.lost_operators(target)
+            if lost:
+                raise Unjudged(f"has lost {len(lost)} operators: " + " ".join(lost[:5]))
         if not entry.get("lawful"):
             only = ["--level", entry["level"]]
             if "filter" in entry:
                 only += ["--filter", entry["filter"]]
-            cases, _ = lane.run(options + only, variables, until_caught=True)
+            cases, _ = lane.run(options + only, until_caught=True)
         if not cases:
-            cases, is_well = lane.run(options, variables,
-                                      until_caught=not entry.get("lawful"))
+            cases, is_well = lane.run(options, until_caught=not entry.get("lawful"))
         if entry.get("lawful"):
             result["result"] = "lawful passed" if is_well else "FALSE ALARM"
         else:
             result["result"] = "caught" if cases else "missed"
-    except Broken as error:
-        result["result"] = "broken"
+    except (Broken, Unjudged) as error:
+        result["result"] = "broken" if isinstance(error, Broken) else "not judged"
         result["message"] = str(error)
     if cases:
         # A check that says what is wrong counts before a crash.
@@ -311,13 +360,13 @@ def examine(lane, target, entry, wrong):
 def is_wrong(entry, result):
     """Whether the outcome is another than the list says. A fault of "missed" that is caught is
     told, and no error: it may be a race."""
-    return (result in ("FALSE ALARM", "broken") or
+    return (result in ("FALSE ALARM", "broken", "not judged") or
             (result == "missed" and not entry.get("missed")))
 
 
 def line_of(entry, result):
     line = f"{result['result']:14s} {result['id']:44s} {result['seconds']:6.1f} s  "
-    if result["result"] == "broken":
+    if result["result"] in ("broken", "not judged"):
         return line + "\n" + result["message"]
     if result["case"]:
         line += result["case"]
@@ -378,6 +427,10 @@ def main():
     for target in sorted({each[0] for each in entries} - {"sample"}):
         if not (build / f"lib/keel/plugins/libkeel_{target}.so").exists():
             print(f"{target} left out: {build} has no such plugin")
+            entries = [each for each in entries if each[0] != target]
+        elif not operators(build, target):
+            # Every fault would look caught, and every lawful edit wrong.
+            print(f"{target} left out: the plugin of {build} has no operators here")
             entries = [each for each in entries if each[0] != target]
     scratch = (arguments.scratch or build / "mutants").resolve()
     scratch.mkdir(parents=True, exist_ok=True)
