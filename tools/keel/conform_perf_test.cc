@@ -60,7 +60,9 @@ TEST(ConformPerfTest, JsonHasEachFigureWithItsRoof) {
 
 // The advice on waits depends on the slot event_wait, which a second process looks for.
 TEST(ConformPerfTest, SlotIsLookedForInThePluginFile) {
-  const std::string folder = std::getenv("KEEL_PLUGIN_PATH");
+  const char* const plugins = std::getenv("KEEL_PLUGIN_PATH");
+  ASSERT_NE(plugins, nullptr);
+  const std::string folder = plugins;
   EXPECT_EQ(keel({"conform-slots", folder + "/libkeel_cpu.so"}).exit_code, 0);
   EXPECT_EQ(keel({"conform-slots", folder + "/libkeel_skeleton.so"}).exit_code, 3);
   const Result no_file = keel({"conform-slots", "/nowhere/libkeel_x.so"});
