@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "conformance/emulated_libraries.h"
 #include "conformance/worker_process.h"
 
 namespace keel::conformance {
@@ -371,7 +372,11 @@ Discovery discover(const RunSettings& settings) {
     return found;
   }
   found.found = std::move(answer.found);
-  found.cases = std::make_shared<const JudgedCases>(found.found, settings.choice, settings.seed,
+  // The judge must ask of the cases what their workers report: a run on emulated libraries that the
+  // environment names is one on the emulated chip too.
+  PluginChoice choice = settings.choice;
+  choice.emulated = choice.emulated || uses_emulated_libraries(found.found.target.backend);
+  found.cases = std::make_shared<const JudgedCases>(found.found, choice, settings.seed,
                                                     settings.timeout_seconds);
   // Wait for the worker's shutdown. A crash in it is ignored here: the cases find and attribute it.
   worker.read(case_deadline(settings), &answer);
