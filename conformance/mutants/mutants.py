@@ -12,7 +12,8 @@ tree, the suite runs on it at that level first and as a whole if that finds noth
 "lawful" is an edit that a right plugin may have, and the whole suite must pass on it. One with
 "missed" is known not to be caught. A backend that no longer has operators that it has without the
 edit is not judged, since the suite would judge the loss and not the edit; kind "capabilities", and
-"loses": the reason why the fault itself takes them away, allow it.
+"loses": the reason why the fault itself takes them away, allow it. "environment": variables in which
+alone the edited lines run; {prefix} stands for the folder with bin/ and lib/.
 
 Exit status: 0, or 1 where a lawful edit fails, a fault that is not "missed" is missed, or an edit
 does not apply or build or is not judged.
@@ -38,7 +39,7 @@ KINDS = ["operators", "kernels", "collectives", "copies", "streams", "capabiliti
          "time"]
 LEVELS = ["null", "core", "async", "memory", "ops", "kernels", "collectives", "multi_device"]
 MEMBERS = {"id", "file", "before", "after", "level", "kind", "why", "filter", "lawful", "missed",
-           "loses"}
+           "loses", "environment"}
 BAD = ("fail", "crash", "timeout")
 # Of one suite: its quick profile takes 60 s on two cores, and both may be busy. A mutant that makes
 # every case hang is not waited for to the end.
@@ -266,7 +267,7 @@ class Lane:
         finally:
             path.write_text(source)
 
-    def run(self, options, until_caught):
+    def run(self, options, until_caught, variables):
         """Runs the suite; (cases that did not pass, whether it ended well)."""
         report = self.build / "report.json"
         report.unlink(missing_ok=True)
@@ -276,7 +277,8 @@ class Lane:
         with open(printed, "w") as output:
             process = subprocess.Popen(command, cwd=self.build, stdout=output,
                                        stderr=subprocess.STDOUT, start_new_session=True,
-                                       env=dict(os.environ, KEEL_PLUGIN_PATH=str(self.plugins)))
+                                       env=dict(os.environ, KEEL_PLUGIN_PATH=str(self.plugins),
+                                                **variables))
         began = time.monotonic()
         first = None
         while process.poll() is None:
@@ -333,13 +335,16 @@ def examine(lane, target, entry, wrong):
             lost = lane.lost_operators(target)
             if lost:
                 raise Unjudged(f"has lost {len(lost)} operators: " + " ".join(lost[:5]))
+        variables = {name: value.replace("{prefix}", str(lane.prefix))
+                     for name, value in entry.get("environment", {}).items()}
         if not entry.get("lawful"):
             only = ["--level", entry["level"]]
             if "filter" in entry:
                 only += ["--filter", entry["filter"]]
-            cases, _ = lane.run(options + only, until_caught=True)
+            cases, _ = lane.run(options + only, until_caught=True, variables=variables)
         if not cases:
-            cases, is_well = lane.run(options, until_caught=not entry.get("lawful"))
+            cases, is_well = lane.run(options, until_caught=not entry.get("lawful"),
+                                      variables=variables)
         if entry.get("lawful"):
             result["result"] = "lawful passed" if is_well else "FALSE ALARM"
         else:
