@@ -76,12 +76,15 @@ int64_t value_of(keel_dtype dtype, keel_reduction reduction, uint32_t world, uin
   // An average is whole if every value is a multiple of the world size; small types use 1.
   if (reduction == KEEL_AVG) return top > 16 ? mixed % (top / world) / world * world : 1;
   if (dtype == KEEL_FLOAT8_E5M2 && rank > 2) return 0;
+  // Below 2^53 with a factor of 25 bits.
+  if (reduction == KEEL_PREMUL_SUM && dtype == KEEL_FLOAT64) return mixed % (1 << 20);
   if (reduction == KEEL_PREMUL_SUM) return mixed % (top / 2 + 1);
   return top - mixed % (top / 2 + 1);
 }
 
-double factor_of(uint32_t rank) {
-  return rank % 2 == 0 ? 2 : 1;
+double factor_of(keel_dtype dtype, uint32_t rank) {
+  if (rank % 2 != 0) return 1;
+  return dtype == KEEL_FLOAT64 ? 0x1p24 + 1 : 2;
 }
 
 int64_t reduced(keel_dtype dtype, keel_reduction reduction, uint32_t world, uint64_t i) {
@@ -99,7 +102,7 @@ int64_t reduced(keel_dtype dtype, keel_reduction reduction, uint32_t world, uint
         result = rank == 0 ? value : std::max(result, value);
         break;
       case KEEL_PREMUL_SUM:
-        result += value * static_cast<int64_t>(factor_of(rank));
+        result += value * static_cast<int64_t>(factor_of(dtype, rank));
         break;
       default:
         result += value;

@@ -20,7 +20,7 @@ using Bytes = std::vector<std::byte>;
 int64_t value_of(keel_dtype dtype, keel_reduction reduction, uint32_t world, uint32_t rank,
                  uint64_t i);
 // Returns the rank's factor for KEEL_PREMUL_SUM.
-double factor_of(uint32_t rank);
+double factor_of(keel_dtype dtype, uint32_t rank);
 // Returns element |i| of the reduction over all ranks' buffers.
 int64_t reduced(keel_dtype dtype, keel_reduction reduction, uint32_t world, uint64_t i);
 // Encodes |count| elements in |dtype|: |value|(i) for i from |first| on.

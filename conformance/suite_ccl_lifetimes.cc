@@ -9,6 +9,7 @@
 
 #include "conformance/collective_script.h"
 #include "conformance/levels.h"
+#include "conformance/table_bench.h"
 #include "conformance/table_objects.h"
 
 namespace keel::conformance {
@@ -274,6 +275,43 @@ void abort_ends_waiting(const Context& context) {
   need_healthy(next, "of a communicator made after an abort");
 }
 
+// A rank splits its communicator, and the others never do: an abort ends the call, before its time
+// is over.
+void abort_ends_split(const Context& context) {
+  constexpr int64_t kHeadStart = 50'000'000;
+  const keel_ccl_table& table = ccl_table_of(context);
+  if (!observe(KEEL_HAS(keel_ccl_table, &table, abort) &&
+               KEEL_HAS(keel_ccl_table, &table, split))) {
+    unsupported("there is no ccl.abort, or no ccl.split");
+  }
+  usual_shape(context);
+  const TableDevices devices(context);
+  {
+    const TableRanks ranks(context, devices);
+    const uint32_t world = ranks.world();
+    std::vector<uint32_t> all;
+    for (uint32_t rank = 0; rank < world; ++rank) all.push_back(rank);
+    keel_plugin_comm* made = nullptr;
+    const std::vector<keel_status> statuses = ranks.call_all([&](uint32_t rank) {
+      if (rank == 0) {
+        return table.split(ranks.comm(0), all.data(), world, 0, context.environment.wait_ns / 2,
+                           &made);
+      }
+      if (rank != world - 1) return keel_status{KEEL_OK};
+      pause_ns(kHeadStart);
+      return table.abort(ranks.comm(0));
+    });
+    if (statuses[0] == KEEL_UNSUPPORTED) unsupported("the library has no splits");
+    need(statuses[world - 1], "ccl.abort of a rank that splits");
+    check(statuses[0] != KEEL_OK && statuses[0] != KEEL_TIMED_OUT,
+          fmt::format("ccl.split of one rank alone, which was aborted: {}",
+                      keel_status_name(statuses[0])));
+    ranks.need_all([&](uint32_t rank) { return table.abort(ranks.comm(rank)); }, "ccl.abort");
+  }
+  const TableRanks next(context, devices);
+  expect_works(next, "a communicator made after a split that was aborted");
+}
+
 // One rank aborts, and then the others call. A library need not notice, and then their calls wait
 // until they abort, too. Where it does notice and refuses the calls, async_error gives the failure.
 void one_rank_aborts(const Context& context) {
@@ -428,6 +466,7 @@ void add_ccl_lifetime_cases(const Environment&, std::vector<Case>* cases) {
   add("split/again", split_again);
   add("healthy", healthy);
   add("abort", abort_ends_waiting);
+  add("abort_of_a_split", abort_ends_split);
   add("abort_of_one_rank", one_rank_aborts);
   add("registered", registered_buffers);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
 #include <memory>
 
@@ -418,6 +419,47 @@ void peer_copies(const Context& context) {
   }
 }
 
+// A copy between devices takes its turn in the stream, of either device: behind fills of the memory
+// that it reads or writes, and before the fill of its source that follows.
+void peer_order(const Context& context) {
+  constexpr uint64_t kBytes = 1 << 20;
+  constexpr uint32_t kFills = 24;
+  const TableInstance instance(context);
+  if (instance.count() < 2) unsupported("the backend has one device");
+  Draws draws(context);
+  const TableDevice first(context, instance.get(), 0, kBytes);
+  const TableDevice second(context, instance.get(), 1, kBytes);
+  const std::array<const TableDevice*, 2> devices = {&first, &second};
+  for (uint32_t round = 0; round < 8; ++round) {
+    const TableDevice& from = *devices[round % 2];
+    const TableDevice& to = *devices[1 - round % 2];
+    const bool is_source = round / 2 % 2 == 0;  // whether the stream is the source's
+    const TableDevice& on = is_source ? from : to;
+    const std::vector<std::byte> sent = draws.bytes(kBytes);
+    from.write(sent);
+    to.write(draws.bytes(kBytes));
+    const auto fill = [&](uint32_t word) {
+      need(streams_of(context).fill(on.stream(), on.at(0), &word, sizeof(word), kBytes),
+           "stream.fill");
+    };
+    for (uint32_t i = 0; i < kFills; ++i) fill(i + 1);
+    need(streams_of(context).copy_peer(on.stream(), to.get(), to.at(0), from.get(), from.at(0),
+                                       kBytes),
+         "stream.copy_peer");
+    if (is_source) fill(0);
+    on.settle();
+    std::vector<std::byte> wanted = sent;
+    if (is_source) {
+      constexpr uint32_t kLast = kFills;
+      for (uint64_t at = 0; at < kBytes; at += sizeof(kLast)) {
+        std::memcpy(wanted.data() + at, &kLast, sizeof(kLast));
+      }
+    }
+    to.expect(wanted, fmt::format("a copy between devices behind fills of its {}",
+                                  is_source ? "source" : "destination"));
+  }
+}
+
 }  // namespace
 
 void add_claim_table_cases(const Environment&, std::vector<Case>* cases) {
@@ -447,6 +489,7 @@ void add_claim_table_cases(const Environment&, std::vector<Case>* cases) {
   add("async/tables/gate/in_turn", gates_in_turn, KEEL_CAPABILITY_NATIVE_GATE);
   add("memory/tables/on_stream", stream_alloc, KEEL_CAPABILITY_STREAM_ALLOC);
   add("memory/tables/peer", peer_copies, KEEL_CAPABILITY_PEER_COPY);
+  add("memory/tables/peer_order", peer_order, KEEL_CAPABILITY_PEER_COPY | KEEL_CAPABILITY_FILL);
 }
 
 }  // namespace keel::conformance

@@ -88,7 +88,7 @@ void run_collective(const Context& context, keel_collective collective, keel_dty
   std::vector<keel_reduction> used(world, reduction);
   if (reduction == KEEL_PREMUL_SUM) {
     for (uint32_t rank = 0; rank < world; ++rank) {
-      must(keel_premul_sum_create(ranks.comm(rank), factor_of(rank), &used[rank]),
+      must(keel_premul_sum_create(ranks.comm(rank), factor_of(dtype, rank), &used[rank]),
            "keel_premul_sum_create");
     }
   }

@@ -336,8 +336,8 @@ void no_such_device(const Context& context) {
                 sizeof(info) - sizeof(info.header));
     const std::vector<std::byte> before(std::as_bytes(std::span(&info, 1)).begin(),
                                         std::as_bytes(std::span(&info, 1)).end());
-    check(observe_status(table_of(context).info(instance.get(), ordinal, &info)) != KEEL_OK,
-          fmt::format("device.info of device {} of {}", ordinal, count));
+    need_be(KEEL_NOT_FOUND, table_of(context).info(instance.get(), ordinal, &info),
+            fmt::format("device.info of device {} of {}", ordinal, count));
     check_equal(std::as_bytes(std::span(&info, 1)), before, "after a device.info that failed");
     auto* device = static_cast<keel_plugin_device*>(pointer_to(kUnwritten));
     check(observe_status(table_of(context).open(instance.get(), ordinal, &device)) != KEEL_OK,

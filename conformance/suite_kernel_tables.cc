@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Level kernels, cases on the plugin's own kernel table: calls that core does not pass on, and
 // behaviour that core's own work hides.
+#include <elf.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -202,6 +203,20 @@ void refused_loads(const Context& context) {
   expect_numbers(context, stream, module.kernel(), "a launch after modules that were refused");
 }
 
+// Sizes at which |file| ends inside its table of section headers: none if |file| is no ELF file of
+// 64 bits, or has none.
+std::vector<uint64_t> sizes_in_sections(std::span<const std::byte> file) {
+  Elf64_Ehdr header;
+  if (file.size() < sizeof(header)) return {};
+  std::memcpy(&header, file.data(), sizeof(header));
+  const uint64_t bytes = uint64_t{header.e_shnum} * sizeof(Elf64_Shdr);
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      bytes == 0 || header.e_shoff > file.size() || bytes > file.size() - header.e_shoff) {
+    return {};
+  }
+  return {header.e_shoff + 1, header.e_shoff + bytes / 2, header.e_shoff + bytes - 1};
+}
+
 // The plugin may read |data| only during the call, at any address, and not behind its end.
 void borrowed_data(const Context& context) {
   const KernelSet& set = table_set(context);
@@ -228,6 +243,18 @@ void borrowed_data(const Context& context) {
   if (mapped == MAP_FAILED) unsupported("the machine has no memory to map");
   auto* const end = static_cast<std::byte*>(mapped) + room;
   mprotect(end, page, PROT_NONE);
+  for (const uint64_t size : sizes_in_sections(whole)) {
+    std::memcpy(end - size, whole.data(), size);
+    keel_plugin_module* cut = nullptr;
+    const keel_status status = observe_status(load(context, set.format, {end - size, size}, &cut));
+    // A loader that needs no sections may load it.
+    if (status == KEEL_OK) {
+      table_of(context).unload(cut);
+    } else if (status != KEEL_INVALID_ARGUMENT) {
+      fail_case(fmt::format("kernel.load of the first {} bytes of a module: {}", size,
+                            keel_status_name(status)));
+    }
+  }
   std::memcpy(end - whole.size(), whole.data(), whole.size());
   keel_plugin_module* loaded = nullptr;
   const keel_status status = load(context, set.format, {end - whole.size(), whole.size()}, &loaded);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Level kernels: loading, launching in stream order and unloading the caller's binaries.
+#include <elf.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,11 +41,34 @@ void formats(const Context& context) {
   }
 }
 
+// A size of |file| that ends inside its last loadable segment, whose beginning is there; 0 if
+// |file| is no ELF file of 64 bits and this host's byte order, or has no such segment.
+uint64_t size_in_segment(std::span<const std::byte> file) {
+  Elf64_Ehdr header;
+  if (file.size() < sizeof(header)) return 0;
+  std::memcpy(&header, file.data(), sizeof(header));
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phoff > file.size() ||
+      header.e_phnum > (file.size() - header.e_phoff) / sizeof(Elf64_Phdr)) {
+    return 0;
+  }
+  uint64_t size = 0;
+  for (uint32_t i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    std::memcpy(&segment, file.data() + header.e_phoff + i * sizeof(segment), sizeof(segment));
+    if (segment.p_type != PT_LOAD || segment.p_filesz < 2) continue;
+    size = std::max<uint64_t>(size, segment.p_offset + segment.p_filesz / 2);
+  }
+  return size < file.size() ? size : 0;
+}
+
 // A truncated module must be refused, and the complete one load afterwards.
 void damaged(const Context& context) {
   const KernelSet& set = choose_set(context);
   const std::span<const std::byte> whole = set.number.module;
-  for (const uint64_t size : {uint64_t{1}, uint64_t{4}, uint64_t{20}, whole.size() / 4}) {
+  for (const uint64_t size :
+       {uint64_t{1}, uint64_t{4}, uint64_t{20}, whole.size() / 4, size_in_segment(whole)}) {
+    if (size == 0) continue;
     keel_module module = {};
     const keel_status status =
         keel_module_load(context.device(), set.format, whole.data(), size, &module);

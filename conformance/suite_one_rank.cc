@@ -107,7 +107,7 @@ keel_ccl_call call_of(keel_collective collective, keel_dtype dtype, keel_reducti
   call.dtype = dtype;
   call.reduction = reduction;
   call.count = count;
-  if (reduction == KEEL_PREMUL_SUM) call.factor = factor_of(0);
+  if (reduction == KEEL_PREMUL_SUM) call.factor = factor_of(dtype, 0);
   return call;
 }
 

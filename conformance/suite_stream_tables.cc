@@ -230,6 +230,35 @@ void small_and_large(const Context& context) {
   check_pinned(down + kSmall, kOther, kSmall, "a small download behind a small upload");
 }
 
+// An upload behind one fill or copy on an idle stream: plugins that gather work must not take the
+// stream for idle still, and write from the host at once.
+void behind_one(const Context& context) {
+  constexpr uint64_t kMost = 60'000;
+  TableBench bench(context, 1);
+  std::byte* const device = bench.memory(kMost);
+  std::byte* const other = bench.memory(kMost);
+  std::byte* const pageable = bench.host_memory(kMost);
+  std::byte* const got = stale_pinned(bench, kMost);
+  write_host(pageable, words(kOther, kMost));
+  for (const uint64_t size : {uint64_t{4}, uint64_t{64}, uint64_t{4096}, kMost}) {
+    for (const bool fills : {true, false}) {
+      bench.fill(0, other, kStale, size);
+      bench.settle();
+      if (fills) {
+        bench.fill(0, device, kStale, size);
+      } else {
+        bench.copy(0, KEEL_COPY_DEVICE_TO_DEVICE, device, other, size);
+      }
+      bench.copy(0, KEEL_COPY_HOST_TO_DEVICE, device, pageable, size);
+      bench.copy(0, KEEL_COPY_DEVICE_TO_HOST, got, device, size);
+      bench.settle();
+      check_pinned(got, kOther, size,
+                   fmt::format("an upload of {} bytes of pageable memory behind one {}", size,
+                               fills ? "fill" : "copy"));
+    }
+  }
+}
+
 // Each copy reads the previous copy's result, with thousands in flight.
 void long_chain(const Context& context) {
   constexpr uint32_t kLinks = 2000;
@@ -436,6 +465,7 @@ void add_stream_table_cases(const Environment&, std::vector<Case>* cases) {
   add("enqueue/launch", enqueue_launch, KEEL_CAPABILITY_KERNELS);
   add("enqueue/events", enqueue_events);
   add("order/small_and_large", small_and_large);
+  add("order/behind_one", behind_one);
   add("order/many_pageable_uploads", many_pageable_uploads);
   add("order/long_chain", long_chain);
   add("waits/in_a_row", waits_in_a_row);

@@ -113,6 +113,11 @@ void add_shapes(ReduceCases* cases, int64_t function) {
     cases->add(function, usual, {70001}, 0b1);
     cases->add(function, usual, {2, 129, 65}, 0b010);
   }
+  // Two parts of 2^16, and a rest. One of the sums and one of the choices: more take an emulated
+  // chip long.
+  if (function == KEEL_REDUCE_FUNCTION_SUM || function == KEEL_REDUCE_FUNCTION_ARGMAX) {
+    cases->add(function, usual, {131'101}, 0b1)->profile = Profile::kQuick;
+  }
   Case* each = cases->add(function, usual, {31, 17}, 0b10, "transposed");
   each->inputs[0] = transposed(each->inputs[0]);
   each->strided = true;
@@ -128,6 +133,10 @@ void add_shapes(ReduceCases* cases, int64_t function) {
       function == KEEL_REDUCE_FUNCTION_MIN) {
     cases->add(function, usual, {63, 129}, 0b10, "some_nan")->inputs[0].distribution = D::kSomeNaN;
     cases->add(function, usual, {129, 63}, 0b01, "ties")->inputs[0].distribution = D::kPowerOfTwo;
+    // Equals in parts of a row that different threads look at.
+    cases->add(function, usual, {3, 4099}, 0b10, "ties")->inputs[0].distribution = D::kPowerOfTwo;
+    cases->add(function, usual, {70001}, 0b1, "ties")->inputs[0].distribution = D::kPowerOfTwo;
+    cases->add(function, usual, {3, 4099}, 0b10, "some_nan")->inputs[0].distribution = D::kSomeNaN;
     Case* const infinite = cases->add(function, usual, {9, 300}, 0b10, "infinite");
     infinite->inputs[0] =
         constant(KEEL_FLOAT32, {9, 300}, -std::numeric_limits<double>::infinity());
@@ -151,8 +160,11 @@ Case moved_case(keel_op_id op, uint32_t combination, const Shape& from, const Sh
   const DtypeCombination& dtypes = find_schema(op)->dtypes[combination];
   const auto content = [&](const Shape& shape) {
     const keel_dtype dtype = dtypes.inputs[0];
-    return kit::is_integer(dtype) ? dense(dtype, shape, D::kIndices, 30)
-                                  : dense(dtype, shape, D::kNormal);
+    if (!kit::is_integer(dtype)) return dense(dtype, shape, D::kNormal);
+    CaseTensor tensor = dense(dtype, shape, D::kIndices, 30);
+    // Of both signs, so that sums carry from one word of an int64 to the other.
+    if (add && dtype != KEEL_UINT8) tensor.base = -15;
+    return tensor;
   };
   const auto at = static_cast<size_t>(axis);
   CaseTensor index =
@@ -199,6 +211,12 @@ std::vector<Case> moved_cases(keel_op_id op) {
       each->inputs[0] = transposed(each->inputs[0]);
       each->inputs[1].strides = {1, 0};  // whole rows, as index_select takes them
       each->outputs[0] = padded(each->outputs[0], 3);
+      each->strided = true;
+      // Whole rows that begin at each alignment of an element, of a length that wide units divide.
+      each = push({33, 16}, {40, 16}, 0, "odd_rows");
+      each->inputs[1].strides = {1, 0};
+      CaseTensor* const selected = op == KEEL_OP_GATHER ? &each->inputs[0] : &each->outputs[0];
+      *selected = padded(*selected, 1);
       each->strided = true;
     }
   }

@@ -85,6 +85,7 @@ std::vector<Case> batched_matmul_cases() {
       add({.beta = 1, .name = "accumulate"});
       add({.alpha = -0.7, .beta = 0.3, .name = "alpha_beta"});
       add({.padding = 3, .name = "padded"});
+      cases.push_back(batched_case(c, ta, tb, 3, 129, 1, 63, {.padding = 3, .name = "padded"}));
       add({.beta = 0.5, .interleaved = true, .name = "interleaved"});
       add({.one_a = true, .name = "one_a"});
       add({.one_b = true, .name = "one_b"});

@@ -263,6 +263,9 @@ std::vector<Case> matmul_cases() {
           matmul_case(c, ta, tb, 33, 65, 17, {.bias = true, .padding = 3, .name = "padded"}));
       cases.push_back(
           matmul_case(c, ta, tb, 33, 65, 17, {.bias = true, .shift = 1, .name = "unaligned"}));
+      // The one column of c has a stride of its own.
+      cases.push_back(matmul_case(c, ta, tb, 1, 129, 64, {.padding = 3, .name = "padded"}));
+      cases.push_back(matmul_case(c, ta, tb, 129, 1, 63, {.padding = 3, .name = "padded"}));
     }
     cases.push_back(matmul_case(c, false, false, 7, 5, 0, {.bias = true, .beta = 0.5}));
     cases.push_back(matmul_case(c, false, false, 3, 5, 10007, {.name = "long"}));
