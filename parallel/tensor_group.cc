@@ -46,14 +46,14 @@ Tensor TensorGroup::rounded_rows(const keel_tensor& x, const keel_tensor& weight
 }
 
 void TensorGroup::multiply(std::initializer_list<Product> products, const keel_tensor& x,
-                           int64_t first, int64_t count, int64_t target) {
+                           int64_t first, int64_t count) {
   if (products.size() == 0) return;  // a caller that wants all rows alone
   const Tensor rounded = rounded_rows(x, products.begin()->weight, first, count);
   for (const Product& product : products) {
     ops::matmul(stream_, {.a = rounded ? rounded.view() : rows_of(x, first, count),
                           .b = product.weight,
                           .bias = product.bias ? Operand(*product.bias) : nullptr,
-                          .c = rows_of(product.y, target, count),
+                          .c = rows_of(product.y, first, count),
                           .trans_b = product.transposed});
   }
 }
@@ -71,33 +71,30 @@ void TensorGroup::multiply(const Summand& summand, const keel_tensor& y, int64_t
 Tensor TensorGroup::gather_products(Tensor x, std::initializer_list<Product> products) {
   const int64_t rows = x.view().shape[0], columns = x.view().shape[1];
   if (!divides_rows()) {
-    multiply(products, x, 0, rows, 0);
+    multiply(products, x, 0, rows);
     return x;
   }
   Tensor all = memory_.take({rows * size(), columns});
   if (chunks_ == 1) {
     channel_.all_gather(x.view().data, all.view().data, rows * columns, stream_);
-    multiply(products, all, 0, rows * size(), 0);
+    multiply(products, all, 0, rows * size());
     return all;
   }
   lane_waits();
   for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
-    const Piece cut = equal_piece(chunk, rows);
+    const Piece cut = piece(chunk, rows);
     if (cut.begin == cut.end) continue;
     place(cut, rows, columns);
     channel_.all_gather_v(rows_of(x, cut.begin, cut.end - cut.begin).data, all.view().data, counts_,
                           offsets_, *lane_);
     lane_done(static_cast<size_t>(chunk));
   }
-  multiply(products, x, 0, rows, rank() * rows);
   for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
-    const Piece cut = equal_piece(chunk, rows);
+    const Piece cut = piece(chunk, rows);
     if (cut.begin == cut.end) continue;
     stream_.wait(done_[static_cast<size_t>(chunk)]);
-    for (int64_t other = 0; other < size(); ++other) {
-      if (other == rank()) continue;
-      const int64_t first = other * rows + cut.begin;
-      multiply(products, all, first, cut.end - cut.begin, first);
+    for (int64_t rank = 0; rank < size(); ++rank) {
+      multiply(products, all, rank * rows + cut.begin, cut.end - cut.begin);
     }
   }
   return all;
@@ -118,7 +115,7 @@ Tensor TensorGroup::products_reduce(std::initializer_list<Summand> summands, int
   const int64_t own = rows / parts;
   Tensor result = divides_rows() ? memory_.take({own, columns}) : partial;
   for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
-    const Piece cut = shrinking_piece(chunk, own);
+    const Piece cut = piece(chunk, own);
     const int64_t count = cut.end - cut.begin;
     if (count == 0) continue;
     for (int64_t part = 0; part < parts; ++part) {

@@ -17,14 +17,11 @@
 // Large Deep Learning Models", ASPLOS 2023):
 //
 //   gather_products   lane:    [gather 0][gather 1][gather 2]
-//                     compute: [own rows   ][product 0][product 1][product 2]
-//   (the rank's own rows need no gather, so that not even the first chunk's gather is waited for)
+//                     compute:           [product 0][product 1][product 2]
 //   (a chunk's gather writes its rows of each rank's part and leaves those between; the validation
 //   layer, which counts the whole span of a collective as written, reports races there)
-//   products_reduce   compute: [product 0     ][product 1  ][product 2]
-//                     lane:                     [reduce 0     ][reduce 1  ][reduce 2]
-//   (the chunks shrink as n, n - 1, ... 1, since the last chunk's reduce has no product to hide
-//   behind: of four chunks it is a tenth in place of a quarter)
+//   products_reduce   compute: [product 0][product 1][product 2]
+//                     lane:               [reduce 0][reduce 1][reduce 2]
 #ifndef KEEL_PARALLEL_TENSOR_GROUP_H_
 #define KEEL_PARALLEL_TENSOR_GROUP_H_
 
@@ -79,24 +76,16 @@ class TensorGroup {
   // Rows of |x| in the dtype of |weight|.
   Tensor rounded_rows(const keel_tensor& x, const keel_tensor& weight, int64_t first,
                       int64_t count);
-  // Rows from |first| of |x| give rows from |target| of the results.
   void multiply(std::initializer_list<Product> products, const keel_tensor& x, int64_t first,
-                int64_t count, int64_t target);
+                int64_t count);
   void multiply(const Summand& summand, const keel_tensor& y, int64_t first, int64_t count,
                 bool add);
   struct Piece {
     int64_t begin, end;
   };
-  // Rows of chunk |chunk|, within the |rows| of one rank: of equal chunks, and of chunks that
-  // shrink as n, n - 1, ... 1.
-  Piece equal_piece(int64_t chunk, int64_t rows) const {
+  // Rows of chunk |chunk|, within the |rows| of one rank.
+  Piece piece(int64_t chunk, int64_t rows) const {
     return {chunk * rows / chunks_, (chunk + 1) * rows / chunks_};
-  }
-  Piece shrinking_piece(int64_t chunk, int64_t rows) const {
-    const auto end_of = [&](int64_t chunks) {
-      return chunks * (2 * chunks_ - chunks + 1) * rows / (chunks_ * (chunks_ + 1));
-    };
-    return {end_of(chunk), end_of(chunk + 1)};
   }
   // Counts and offsets of a chunk's collective, in elements.
   void place(const Piece& piece, int64_t rows, int64_t columns);
