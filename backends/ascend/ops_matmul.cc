@@ -220,8 +220,8 @@ keel_status run_batched_matmul(OperatorCalls& calls, const keel_op_call& call,
 
 // ---- packed weights ----------------------------------------------------------------------
 
-// What packing and each product with packed weights need: one that packs and one that multiplies
-// must agree.
+// Packing and each product with packed weights need the same functions: one that packs and one
+// that multiplies must agree.
 bool are_packable(const Functions& functions) {
   return functions.aclnnMatmul != nullptr && functions.aclnnPermute != nullptr &&
          supports_epilogue(functions, {1, 1, KEEL_ACTIVATION_GELU_TANH, true}) &&

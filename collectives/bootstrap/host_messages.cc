@@ -32,14 +32,6 @@ HostRank take_rank(MessageReader& reader) {
   return rank;
 }
 
-void check_world(MessageReader& reader, uint32_t rank, uint32_t world) {
-  if (world == 0 || world > kMaxWorld) {
-    reader.fail(fmt::format("a world of {} ranks; 1 to {} may meet", world, kMaxWorld));
-  } else if (rank >= world) {
-    reader.fail(fmt::format("rank {} in a world of {}", rank, world));
-  }
-}
-
 // A set of ranks, ascending, as a bit for each rank without empty bytes at the end.
 void put(MessageWriter& writer, const std::vector<uint32_t>& ranks) {
   std::string bits(ranks.empty() ? 0 : ranks.back() / 8 + 1, '\0');
@@ -148,7 +140,7 @@ Status parse_host_hello(ByteView bytes, HostHello* out_hello) {
   hello.version = reader.take_text(kMaxVersion, "the version");
   hello.self = take_rank(reader);
   KEEL_RETURN_IF_ERROR(reader.finish());
-  check_world(reader, hello.self.peer.rank, hello.world);
+  reader.check_rank(hello.self.peer.rank, hello.world);
   KEEL_RETURN_IF_ERROR(reader.finish());
   *out_hello = std::move(hello);
   return {};
@@ -232,7 +224,7 @@ Status parse_regroup_ask(ByteView bytes, RegroupAsk* out_ask) {
   const auto withdraws = reader.take<uint8_t>();
   ask.members = take_ranks(reader);
   KEEL_RETURN_IF_ERROR(reader.finish());
-  check_world(reader, ask.position, static_cast<uint32_t>(ask.members.size()));
+  reader.check_rank(ask.position, static_cast<uint32_t>(ask.members.size()));
   if (ask.absent_ns < 0 || withdraws > 1) reader.fail("its time or its kind is impossible");
   KEEL_RETURN_IF_ERROR(reader.finish());
   ask.withdraws = withdraws != 0;
@@ -255,7 +247,7 @@ Status parse_regroup(ByteView bytes, Regroup* out_regroup) {
   regroup.rank = reader.take<uint32_t>();
   regroup.left = take_ranks(reader);
   KEEL_RETURN_IF_ERROR(reader.finish());
-  check_world(reader, regroup.rank, static_cast<uint32_t>(regroup.left.size()));
+  reader.check_rank(regroup.rank, static_cast<uint32_t>(regroup.left.size()));
   KEEL_RETURN_IF_ERROR(reader.finish());
   *out_regroup = std::move(regroup);
   return {};

@@ -180,6 +180,14 @@ class MessageReader {
     return code == KEEL_OK || !status_.ok() ? Status() : Status(code, std::move(text));
   }
   size_t left() const { return rest_.size(); }
+  // Fails unless |rank| is one of |world|, from 1 to kMaxWorld.
+  void check_rank(uint32_t rank, uint32_t world) {
+    if (world == 0 || world > kMaxWorld) {
+      fail(fmt::format("a world of {} ranks; 1 to {} may meet", world, kMaxWorld));
+    } else if (rank >= world) {
+      fail(fmt::format("rank {} in a world of {}", rank, world));
+    }
+  }
   void fail(const std::string& why) {
     if (status_.ok()) status_ = failure(KEEL_DATA_LOSS, "a message is malformed: {}", why);
     rest_ = {};

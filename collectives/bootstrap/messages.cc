@@ -8,18 +8,6 @@
 
 namespace keel {
 
-namespace {
-
-void check_rank(MessageReader& reader, uint32_t rank, uint32_t world) {
-  if (world == 0 || world > kMaxWorld) {
-    reader.fail(fmt::format("a world of {} ranks; 1 to {} may meet", world, kMaxWorld));
-  } else if (rank >= world) {
-    reader.fail(fmt::format("rank {} in a world of {}", rank, world));
-  }
-}
-
-}  // namespace
-
 Bytes write_request(const ObjectId& id) {
   MessageWriter writer(MessageKind::kRequest);
   writer.put(id.device);
@@ -60,7 +48,7 @@ Status parse_hello(ByteView bytes, Hello* out_hello) {
   hello.self = reader.take_peer_info();
   hello.pid_namespace = reader.take<uint64_t>();
   KEEL_RETURN_IF_ERROR(reader.finish());
-  check_rank(reader, hello.self.rank, hello.world);
+  reader.check_rank(hello.self.rank, hello.world);
   KEEL_RETURN_IF_ERROR(reader.finish());
   *out_hello = std::move(hello);
   return {};
@@ -107,7 +95,7 @@ Status parse_roster(ByteView bytes, std::vector<PeerInfo>* out_peer_infos) {
   }
   while (peer_infos.size() < world && reader.left() > 0) {
     peer_infos.push_back(reader.take_peer_info());
-    check_rank(reader, peer_infos.back().rank, world);
+    reader.check_rank(peer_infos.back().rank, world);
     if (peer_infos.back().rank != peer_infos.size() - 1) reader.fail("ranks are out of order");
   }
   KEEL_RETURN_IF_ERROR(reader.finish());

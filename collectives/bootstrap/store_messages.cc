@@ -25,12 +25,6 @@ Lifeline take_lifeline(MessageReader& reader) {
   return lifeline;
 }
 
-void check_rank(MessageReader& reader, uint32_t rank, uint32_t world) {
-  if (world == 0 || world > kMaxWorld || rank >= world) {
-    reader.fail(fmt::format("rank {} in a world of {}", rank, world));
-  }
-}
-
 }  // namespace
 
 Bytes write_store_arrival(const StoreArrival& arrival) {
@@ -58,7 +52,7 @@ Status parse_store_arrival(ByteView bytes, StoreArrival* out_arrival) {
   arrival.place.net_namespace = reader.take<uint64_t>();
   arrival.lifeline = take_lifeline(reader);
   KEEL_RETURN_IF_ERROR(reader.finish());
-  check_rank(reader, arrival.self.rank, arrival.world);
+  reader.check_rank(arrival.self.rank, arrival.world);
   KEEL_RETURN_IF_ERROR(reader.finish());
   *out_arrival = std::move(arrival);
   return {};

@@ -124,7 +124,7 @@ class CarriedBlocks {
   void post_between();
   Status await_between(WireWait& wait);
   void post_receives(uint32_t host);
-  // Of the blocks for rank |carried| of carriers_.carried().
+  // Posts the blocks for rank |carried| of carriers_.carried().
   void post_sends(uint64_t carried);
   void post(Message& message, uint32_t peer, bool is_send);
   // Waits until the wires are done with |message|, whose status may be a failure then.
@@ -162,8 +162,8 @@ class CarriedBlocks {
   uint64_t flags_ = 0;                  // of this rank; then those of all ranks of the host
   char* arrived_slots_ = nullptr;
   std::vector<uint64_t> told_;
-  // What the ranks of the host gave this rank, in slots or scratch: by local rank, then in the
-  // order of visit_blocks(). Empty where a block is not carried.
+  // Blocks that the ranks of the host gave this rank, in slots or scratch: by local rank, then in
+  // the order of visit_blocks(). Empty where a block is not carried.
   std::vector<iovec> collected_;
   std::vector<uint64_t> outgoing_counts_;  // by carriers_.carried(), then by local rank
   std::vector<Arrival> arrivals_;          // by host

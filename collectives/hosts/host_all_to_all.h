@@ -49,7 +49,7 @@ class HostAllToAll {
   bool is_staged() const { return is_staged_; }
   // Requires failed wires. Waits until neither wires nor copies touch the caller's memory.
   void settle();
-  // Of carried blocks, as HostExecutor's of its operations.
+  // HostExecutor has the same two for its operations; these are for carried blocks.
   std::vector<uint32_t> awaited() const { return carried_.awaited(); }
   const std::vector<HostExecutor::Call>& calls() const { return carried_.calls(); }
 

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/testing/sum_of_ranks.h"
 #include "core/testing/expect.h"
 #include "core/testing/test_backend.h"
 
@@ -49,21 +50,7 @@ class CommStartTest : public ::testing::Test {
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < comms.size(); ++rank) {
       threads.emplace_back([this, rank, comm = comms[rank]] {
-        keel_stream stream = {};
-        void* memory = nullptr;
-        const uint32_t own = rank + 1;
-        std::vector<uint32_t> sums(kCount);
-        const uint64_t bytes = kCount * sizeof(own);
-        EXPECT_KEEL_OK(keel_stream_create(devices_[rank], 0, &stream));
-        EXPECT_KEEL_OK(keel_alloc(devices_[rank], KEEL_MEMORY_DEVICE, bytes, &memory));
-        EXPECT_KEEL_OK(keel_fill(stream, memory, &own, sizeof(own), bytes));
-        EXPECT_KEEL_OK(
-            keel_all_reduce(comm, memory, memory, kCount, KEEL_UINT32, KEEL_SUM, stream));
-        EXPECT_KEEL_OK(keel_copy(stream, KEEL_HOST, sums.data(), devices_[rank], memory, bytes));
-        EXPECT_KEEL_OK(keel_stream_synchronize(stream, KEEL_TIMEOUT_DEFAULT));
-        EXPECT_EQ(sums, std::vector<uint32_t>(kCount, 3));
-        EXPECT_KEEL_OK(keel_stream_destroy(stream));
-        EXPECT_KEEL_OK(keel_free(devices_[rank], memory));
+        expect_sum_of_ranks(devices_[rank], comm, rank, kCount, 3);
       });
     }
     for (std::thread& thread : threads) thread.join();

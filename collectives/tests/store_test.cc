@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/testing/sum_of_ranks.h"
 #include "collectives/testing/test_stores.h"
 #include "core/testing/expect.h"
 #include "core/testing/test_backend.h"
@@ -21,7 +22,7 @@ constexpr uint32_t kWorld = 3;
 constexpr uint64_t kCount = 70'000;
 constexpr int64_t kShortNs = 20'000'000;
 
-// What one rank's call returned.
+// Result of one rank's call.
 struct Answer {
   keel_status status = KEEL_OK;
   std::string text;
@@ -69,29 +70,15 @@ class StoreTest : public ::testing::Test {
     EXPECT_KEEL_OK(keel_comm_init_store_start(devices_[rank], &view, rank, world, nullptr, &comm));
     return comm;
   }
-  void sum(uint32_t rank, keel_comm comm, uint32_t expected) {
-    keel_stream stream = {};
-    void* memory = nullptr;
-    const uint32_t own = rank + 1;
-    std::vector<uint32_t> sums(kCount);
-    const uint64_t bytes = kCount * sizeof(own);
-    EXPECT_KEEL_OK(keel_stream_create(devices_[rank], 0, &stream));
-    EXPECT_KEEL_OK(keel_alloc(devices_[rank], KEEL_MEMORY_DEVICE, bytes, &memory));
-    EXPECT_KEEL_OK(keel_fill(stream, memory, &own, sizeof(own), bytes));
-    EXPECT_KEEL_OK(keel_all_reduce(comm, memory, memory, kCount, KEEL_UINT32, KEEL_SUM, stream));
-    EXPECT_KEEL_OK(keel_copy(stream, KEEL_HOST, sums.data(), devices_[rank], memory, bytes));
-    EXPECT_KEEL_OK(keel_stream_synchronize(stream, KEEL_TIMEOUT_DEFAULT));
-    EXPECT_EQ(sums, std::vector<uint32_t>(kCount, expected));
-    EXPECT_KEEL_OK(keel_stream_destroy(stream));
-    EXPECT_KEEL_OK(keel_free(devices_[rank], memory));
-  }
   void expect_sums(const std::vector<Answer>& answers) {
     uint32_t expected = 0;
     for (uint32_t rank = 0; rank < answers.size(); ++rank) expected += rank + 1;
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < answers.size(); ++rank) {
       ASSERT_EQ(answers[rank].status, KEEL_OK) << answers[rank].text;
-      threads.emplace_back([&, rank] { sum(rank, answers[rank].comm, expected); });
+      threads.emplace_back([&, rank] {
+        expect_sum_of_ranks(devices_[rank], answers[rank].comm, rank, kCount, expected);
+      });
     }
     for (std::thread& thread : threads) thread.join();
   }
@@ -135,7 +122,7 @@ TEST_F(StoreTest, PartsOfACommunicatorNeedNoStore) {
     threads.emplace_back([&, rank] {
       keel_comm again = {};
       EXPECT_KEEL_OK(keel_comm_duplicate(answers[rank].comm, nullptr, &again));
-      sum(rank, again, 6);
+      expect_sum_of_ranks(devices_[rank], again, rank, kCount, 6);
       EXPECT_KEEL_OK(keel_comm_destroy(again));
     });
   }

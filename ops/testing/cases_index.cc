@@ -162,7 +162,7 @@ Case moved_case(keel_op_id op, uint32_t combination, const Shape& from, const Sh
     const keel_dtype dtype = dtypes.inputs[0];
     if (!kit::is_integer(dtype)) return dense(dtype, shape, D::kNormal);
     CaseTensor tensor = dense(dtype, shape, D::kIndices, 30);
-    // Of both signs, so that sums carry from one word of an int64 to the other.
+    // Values of both signs, so that sums carry from one word of an int64 to the other.
     if (add && dtype != KEEL_UINT8) tensor.base = -15;
     return tensor;
   };
