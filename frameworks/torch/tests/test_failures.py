@@ -96,6 +96,8 @@ def miss_a_deadline(rank, world):
 
 
 def interrupt(rank, world):
+    # A shell's background jobs inherit an ignored SIGINT.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     dist.barrier()
     if rank == 1:
         # Interrupts itself in a collective that the other rank joins only later.
