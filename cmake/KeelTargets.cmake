@@ -134,7 +134,7 @@ add_custom_target(keel_thread_tests)
 # VALIDATE: run once more as NAME.validate with KEEL_VALIDATE=1, the validation layer; under a
 # sanitizer by `./dev test --all` alone, since the layer's own tests run there.
 # SIM: run once more as NAME.sim, with devices of the emulated chip in the CPU's place.
-# WAITS: waits for deadlines nine tenths of its time, so it takes half a core's place beside others.
+# WAITS: waits for half of its time or more, so it takes half a core's place beside others.
 # IN_TREE: looks at files of the source or build tree, so it is not bundled (`./dev bundle --tests`).
 # LONG: why it takes over 20 s; `./dev times` names those that give no reason. A file's tests are
 # selected by GoogleTest's filters: `build/tests/NAME --gtest_filter=...`.

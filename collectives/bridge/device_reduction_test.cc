@@ -44,6 +44,9 @@ TEST_F(DeviceReductionTest, EveryBitIsRight) {
         for (uint64_t count : {65536, 65537, 100003, 300001}) {
           for (const bool in_place : {false, true}) {
             ++seed;
+#if defined(__SANITIZE_THREAD__)
+            if (seed % 3 != 0) continue;  // 4 s instead of 12
+#endif
             check_floats({.count = count, .in_place = in_place, .offset = seed % 3 * 4}, seed);
             EXPECT_EQ(reduced_by(), "device") << count;
           }

@@ -345,7 +345,12 @@ TEST_F(CollectiveFailures, AnAbortedRankMayWriteWhatOthersWereReading) {
   std::vector<uint8_t> sent(kBytes);
   std::vector<uint8_t> received(2 * kBytes);
   std::vector<uint8_t> other(2 * kBytes);
-  for (int round = 0; round < 200; ++round) {
+#if defined(__SANITIZE_THREAD__)
+  constexpr int kRounds = 200;
+#else
+  constexpr int kRounds = 40;  // the bytes alone rarely show what the thread sanitizer reports
+#endif
+  for (int round = 0; round < kRounds; ++round) {
     make_ranks(2, 0);
     EXPECT_KEEL_OK(keel_host_register(devices_[0], sent.data(), sent.size()));
     EXPECT_KEEL_OK(keel_host_register(devices_[0], other.data(), other.size()));
@@ -363,7 +368,7 @@ TEST_F(CollectiveFailures, AnAbortedRankMayWriteWhatOthersWereReading) {
       synchronize(1);
     });
     std::thread third([&] {
-      for (int i = 0; i < 20 * (round % 100); ++i) std::this_thread::yield();
+      for (int i = 0; i < 50 * (round % 40); ++i) std::this_thread::yield();
       keel_comm_abort(comms_[1]);
     });
     first.join();
