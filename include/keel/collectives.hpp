@@ -67,6 +67,8 @@ class Communicator {
     check(keel_comm_init_env(device.get(), options, &comm));
     return Communicator(comm);
   }
+  // Takes over a handle of keel.h.
+  static Communicator adopt(keel_comm comm) { return Communicator(comm); }
   // The part of |color|, ordered by |key|; waits for all ranks of this communicator. get().id is 0
   // for KEEL_NO_COLOR.
   Communicator split(int32_t color, int32_t key, const keel_comm_options* options = nullptr) {
