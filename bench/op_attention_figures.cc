@@ -44,10 +44,10 @@ class Attention {
         out_(tokens(shape)),
         logsumexp_(tensors_.uniform(KEEL_FLOAT32, {shape.heads, shape.tokens})),
         scale_(1.0 / std::sqrt(static_cast<double>(shape.width))),
-        forward_(KEEL_OP_ATTENTION, {q_, k_, v_, nullptr, nullptr}, {out_, logsumexp_},
+        forward_(KEEL_OP_ATTENTION, {q_, k_, v_, nullptr, nullptr, nullptr}, {out_, logsumexp_},
                  {scale_, shape.causal ? 1 : 0}),
         backward_(KEEL_OP_ATTENTION_BACKWARD,
-                  {q_, k_, v_, out_, tokens(shape), logsumexp_, nullptr, nullptr},
+                  {q_, k_, v_, out_, tokens(shape), logsumexp_, nullptr, nullptr, nullptr},
                   {tokens(shape), tokens(shape), tokens(shape)}, {scale_, shape.causal ? 1 : 0}),
         stream_(device) {}
 

@@ -324,12 +324,14 @@ ops::Case attention_of(keel_op_id op, int64_t tokens) {
   const std::vector<keel_attribute> attributes = {ops::float_attribute(0.25),
                                                   ops::int_attribute(1)};
   if (op == KEEL_OP_ATTENTION) {
-    return ops::make_case(op, 0, "memory", {heads, heads, heads, ops::absent(), ops::absent()},
+    return ops::make_case(op, 0, "memory",
+                          {heads, heads, heads, ops::absent(), ops::absent(), ops::absent()},
                           {heads, rows}, attributes);
   }
-  return ops::make_case(op, 0, "memory",
-                        {heads, heads, heads, heads, heads, rows, ops::absent(), ops::absent()},
-                        {heads, heads, heads}, attributes);
+  return ops::make_case(
+      op, 0, "memory",
+      {heads, heads, heads, heads, heads, rows, ops::absent(), ops::absent(), ops::absent()},
+      {heads, heads, heads}, attributes);
 }
 
 uint64_t workspace_of(const Context& context, keel_op_id op, int64_t tokens) {

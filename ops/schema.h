@@ -13,7 +13,7 @@
 
 namespace keel::ops {
 
-inline constexpr uint32_t kMaxInputs = 8;
+inline constexpr uint32_t kMaxInputs = 9;
 inline constexpr uint32_t kMaxOutputs = 3;
 
 // The reason for a refusal. Unwritten on success, so the hot path pays nothing.

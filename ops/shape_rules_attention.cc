@@ -58,12 +58,33 @@ bool check_boundaries(const keel_op_call& call, CheckError* error, uint32_t firs
   return like(call, error, "input cu_seqlens_k", *of_k, "cu_seqlens_q", *of_q);
 }
 
+// Checks input |index|, behind the boundaries. With them the lengths of the sequences are data, so
+// the mask may have any number of queries and keys.
+bool check_mask(const keel_op_call& call, CheckError* error, uint32_t index) {
+  const keel_tensor* const mask = call.inputs[index];
+  if (mask == nullptr) return true;
+  if (mask->rank != 4) return refuse(call, error, "input mask: its rank is %u, not 4", mask->rank);
+  const keel_tensor* const of_q = call.inputs[index - 2];
+  const bool is_packed = of_q != nullptr;
+  const int64_t wanted[] = {is_packed ? of_q->shape[0] - 1 : 1, call.inputs[0]->shape[1],
+                            is_packed ? mask->shape[2] : call.inputs[0]->shape[0],
+                            is_packed ? mask->shape[3] : call.inputs[1]->shape[0]};
+  constexpr const char* kAxes[] = {"batch", "heads", "queries", "keys"};
+  for (uint32_t axis = 0; axis < 4; ++axis) {
+    if (mask->shape[axis] == wanted[axis] || (axis != 3 && mask->shape[axis] == 1)) continue;
+    return refuse(call, error, "input mask: %s: it has %lld, not %lld%s", kAxes[axis],
+                  static_cast<long long>(mask->shape[axis]), static_cast<long long>(wanted[axis]),
+                  axis == 3 ? "" : " or 1");
+  }
+  return true;
+}
+
 }  // namespace
 
 bool check_attention(const keel_op_call& call, CheckError* error) {
   const keel_tensor& q = *call.inputs[0];
   return check_heads(call, error) && check_boundaries(call, error, 3) &&
-         like(call, error, "output out", *call.outputs[0], "q", q) &&
+         check_mask(call, error, 5) && like(call, error, "output out", *call.outputs[0], "q", q) &&
          is_of_rows(call, error, "output logsumexp", *call.outputs[1], q);
 }
 
@@ -73,7 +94,7 @@ bool check_attention_backward(const keel_op_call& call, CheckError* error) {
   return check_heads(call, error) && like(call, error, "input out", *call.inputs[3], "q", q) &&
          like(call, error, "input dout", *call.inputs[4], "q", q) &&
          is_of_rows(call, error, "input logsumexp", *call.inputs[5], q) &&
-         check_boundaries(call, error, 6) &&
+         check_boundaries(call, error, 6) && check_mask(call, error, 8) &&
          like(call, error, "output dq", *call.outputs[0], "q", q) &&
          like(call, error, "output dk", *call.outputs[1], "k", k) &&
          like(call, error, "output dv", *call.outputs[2], "k", k);

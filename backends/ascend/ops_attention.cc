@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention and its gradient by the vendor's flash attention; attention_merge. Sequences of several
 // lengths are left to the fallback: the library takes their ends on the host, Keel has them on the
-// device.
+// device. So are calls with a mask, which the library takes in the dtype of q alone.
 #include <cfloat>
 #include <cmath>
 
@@ -19,7 +19,10 @@ constexpr Text kLayout = {"BSND"};
 // documents say nothing.
 template <typename Attributes>
 bool supports_heads(const Functions& functions, const keel_op_call& call, uint32_t lengths) {
-  if (has_input(call, lengths) || has_input(call, lengths + 1) || !are_plain(call)) return false;
+  for (uint32_t i = lengths; i < lengths + 3; ++i) {
+    if (has_input(call, i)) return false;
+  }
+  if (!are_plain(call)) return false;
   const keel_tensor& q = input(call, 0);
   const keel_tensor& k = input(call, 1);
   if (q.shape[1] > kMostHeads || q.shape[0] > kMostTokens || k.shape[0] > kMostTokens ||

@@ -41,8 +41,8 @@ TEST_F(AscendOpsTest, AttentionBackwardIgnoresQueriesThatSeeNothing) {
     const keel_tensor to[] = {floats({2, 1, 2}, {9, 9, 9, 9}), floats({1, 1, 2}, {9, 9}),
                               floats({1, 1, 2}, {9, 9})};
     const Call call(KEEL_OP_ATTENTION_BACKWARD,
-                    {&q, &k, &v, &out, &dout, &logsumexp, nullptr, nullptr}, {to[0], to[1], to[2]},
-                    {{.f = 1}, {.i = 0}});
+                    {&q, &k, &v, &out, &dout, &logsumexp, nullptr, nullptr, nullptr},
+                    {to[0], to[1], to[2]}, {{.f = 1}, {.i = 0}});
     ASSERT_TRUE(supports(call)) << what;
     ASSERT_EQ(run(call), KEEL_OK) << t_error;
     EXPECT_EQ(read(to[0]), (std::vector<float>{0, 0, 0, 0})) << what;
@@ -162,7 +162,7 @@ TEST_F(AscendOpsTest, WithoutAFixedOrderSuchSumsAreNotClaimed) {
     EXPECT_EQ(supports(Call(KEEL_OP_SCATTER, {&x, &indices}, {y}, {{.i = 0}, {.i = 1}})),
               fixes_order);
     const Call attention(KEEL_OP_ATTENTION_BACKWARD,
-                         {&cube, &cube, &cube, &cube, &cube, &logsumexp, nullptr, nullptr},
+                         {&cube, &cube, &cube, &cube, &cube, &logsumexp, nullptr, nullptr, nullptr},
                          {cube, cube, cube}, {{.f = 1}, {.i = 0}});
     EXPECT_EQ(supports(attention), fixes_order);
     EXPECT_EQ(run(attention), fixes_order ? KEEL_OK : KEEL_UNSUPPORTED) << t_error;
@@ -179,7 +179,7 @@ TEST_F(AscendOpsTest, CausalMaskOutlivesAFailureWhileItIsMade) {
   const keel_tensor x = floats({2, 1, 1}, {1, 2});
   const keel_tensor out = floats({2, 1, 1}, {9, 9});
   const keel_tensor logsumexp = floats({1, 2}, {9, 9});
-  const Call attention(KEEL_OP_ATTENTION, {&x, &x, &x, nullptr, nullptr}, {out, logsumexp},
+  const Call attention(KEEL_OP_ATTENTION, {&x, &x, &x, nullptr, nullptr, nullptr}, {out, logsumexp},
                        {{.f = 0}, {.i = 1}});
   EXPECT_EQ(run(attention), KEEL_INTERNAL);
   EXPECT_EQ(settle(), KEEL_OK) << t_error;

@@ -11,15 +11,68 @@ namespace {
 // Tokens that a workgroup processes.
 constexpr uint64_t kTile = 32;
 
-// Push constants of the three kernels of attention; each kernel reads its part.
+// Push constants of the three kernels of attention; each kernel reads its part. |like_q|: out, or
+// dq.
 struct Arguments {
   uint64_t q, k, v, cu_seqlens_q, cu_seqlens_k;
-  uint64_t out, dout, logsumexp, delta, dq, dk, dv;
+  uint64_t mask;  // of a Mask
+  uint64_t dout, logsumexp, delta, like_q, dk, dv;
   uint32_t sequences, tokens_q, tokens_k, heads, kv_heads, width;
   float scale;
   uint32_t flags;
 };
 static_assert(sizeof(Arguments) <= kPushConstantBytes);
+
+// Describes a mask at the beginning of the workspace: the push constants are full.
+struct Mask {
+  uint64_t data;
+  uint32_t sequence_stride, head_stride, query_stride, queries, keys;
+};
+constexpr uint64_t kMaskBytes = 64;  // what follows stays aligned
+static_assert(sizeof(Mask) <= kMaskBytes);
+
+// |mask|: the index of the last input, of which the rows alone must be dense.
+bool supports_heads(const Device& device, const keel_op_call& call, uint32_t mask) {
+  keel_op_call others = call;
+  others.input_count = mask;
+  const keel_tensor* const given = call.inputs[mask];
+  return supports_floats(device, others) &&
+         (given == nullptr || ((given->shape[3] <= 1 || given->strides[3] == 1) &&
+                               kit::span_bytes(*given) / sizeof(float) < uint64_t{kMaxElements}));
+}
+
+bool supports_attention(const Device& device, const keel_op_call& call) {
+  return supports_heads(device, call, /*mask=*/5);
+}
+
+bool supports_attention_backward(const Device& device, const keel_op_call& call) {
+  return supports_heads(device, call, /*mask=*/8);
+}
+
+uint64_t mask_workspace(const keel_tensor* mask) {
+  return mask == nullptr ? 0 : kMaskBytes;
+}
+
+// Describes |mask| in the workspace, if there is one.
+keel_status describe(Stream& stream, const keel_tensor* mask, void* workspace,
+                     Arguments* arguments) {
+  if (mask == nullptr) return KEEL_OK;
+  const auto stride = [mask](int axis) {
+    return mask->shape[axis] == 1 ? 0 : static_cast<uint32_t>(mask->strides[axis]);
+  };
+  const auto limit = [mask](int axis) {
+    return static_cast<uint32_t>(std::min<int64_t>(mask->shape[axis], UINT32_MAX));
+  };
+  const Mask described = {address_of(*mask),
+                          stride(0),
+                          stride(1),
+                          stride(2),
+                          mask->shape[2] == 1 ? UINT32_MAX : limit(2),
+                          limit(3)};
+  arguments->mask = reinterpret_cast<uintptr_t>(workspace);
+  arguments->flags |= 4U;
+  return stream.copy(KEEL_COPY_HOST_TO_DEVICE, workspace, &described, sizeof(described));
+}
 
 uint32_t extent(const keel_tensor& tensor, int axis) {
   return static_cast<uint32_t>(tensor.shape[axis]);
@@ -63,9 +116,15 @@ keel_status dispatch_tiles(Stream& stream, PipelineKey kernel, const Arguments& 
                          groups(stream, (tokens + kTile - 1) / kTile * heads));
 }
 
-keel_status run_attention(Stream& stream, const keel_op_call& call, void*) {
+uint64_t attention_workspace(const keel_op_call& call) {
+  return mask_workspace(call.inputs[5]);
+}
+
+keel_status run_attention(Stream& stream, const keel_op_call& call, void* workspace) {
   Arguments arguments = arguments_of(call, /*cu_seqlens=*/3);
-  arguments.out = address_of(*call.outputs[0]);
+  const keel_status status = describe(stream, call.inputs[5], workspace, &arguments);
+  if (status != KEEL_OK) return status;
+  arguments.like_q = address_of(*call.outputs[0]);
   arguments.logsumexp = address_of(*call.outputs[1]);
   return dispatch_tiles(stream,
                         stored_key(call.inputs[0]->dtype, Shader::kAttention, Shader::kAttention16),
@@ -73,7 +132,8 @@ keel_status run_attention(Stream& stream, const keel_op_call& call, void*) {
 }
 
 uint64_t attention_backward_workspace(const keel_op_call& call) {
-  return static_cast<uint64_t>(kit::element_count(*call.inputs[5])) * sizeof(float);
+  return mask_workspace(call.inputs[8]) +
+         static_cast<uint64_t>(kit::element_count(*call.inputs[5])) * sizeof(float);
 }
 
 keel_status run_attention_backward(Stream& stream, const keel_op_call& call, void* workspace) {
@@ -81,8 +141,8 @@ keel_status run_attention_backward(Stream& stream, const keel_op_call& call, voi
   Arguments arguments = arguments_of(call, /*cu_seqlens=*/6);
   arguments.dout = address_of(*call.inputs[4]);
   arguments.logsumexp = address_of(*call.inputs[5]);
-  arguments.delta = reinterpret_cast<uintptr_t>(workspace);
-  arguments.dq = address_of(*call.outputs[0]);
+  arguments.delta = reinterpret_cast<uintptr_t>(workspace) + mask_workspace(call.inputs[8]);
+  arguments.like_q = address_of(*call.outputs[0]);
   arguments.dk = address_of(*call.outputs[1]);
   arguments.dv = address_of(*call.outputs[2]);
   struct {
@@ -90,7 +150,9 @@ keel_status run_attention_backward(Stream& stream, const keel_op_call& call, voi
     uint32_t tokens, heads, width;
   } rows = {address_of(*call.inputs[3]), arguments.dout,  arguments.delta,
             arguments.tokens_q,          arguments.heads, arguments.width};
-  keel_status status =
+  keel_status status = describe(stream, call.inputs[8], workspace, &arguments);
+  if (status != KEEL_OK) return status;
+  status =
       stream.dispatch(stored_key(dtype, Shader::kAttentionDelta, Shader::kAttentionDelta16), &rows,
                       sizeof(rows), groups(stream, uint64_t{arguments.tokens_q} * arguments.heads));
   if (status != KEEL_OK) return status;
@@ -121,8 +183,9 @@ keel_status run_attention_merge(Stream& stream, const keel_op_call& call, void*)
 
 }  // namespace
 
-const Op kAttentionOp = {"vulkan.attention", supports_floats, nullptr, run_attention};
-const Op kAttentionBackwardOp = {"vulkan.attention_backward", supports_floats,
+const Op kAttentionOp = {"vulkan.attention", supports_attention, attention_workspace,
+                         run_attention};
+const Op kAttentionBackwardOp = {"vulkan.attention_backward", supports_attention_backward,
                                  attention_backward_workspace, run_attention_backward};
 const Op kAttentionMergeOp = {"vulkan.attention_merge", supports_floats, nullptr,
                               run_attention_merge};

@@ -77,7 +77,7 @@ concept OperatorArguments = requires(const Arguments& arguments) {
 // build a call once, run it often, allocate never. Not thread-safe.
 class OpCall {
  public:
-  static constexpr size_t kMaxInputs = 8;
+  static constexpr size_t kMaxInputs = 9;
   static constexpr size_t kMaxOutputs = 8;
   static constexpr size_t kMaxAttributes = 16;
 
@@ -109,7 +109,7 @@ class OpCall {
     if (inputs.size() > kMaxInputs || outputs.size() > kMaxOutputs ||
         attributes.size() > kMaxAttributes) {
       throw Error(KEEL_INVALID_ARGUMENT,
-                  "operator call: more than 8 inputs, 8 outputs or 16 "
+                  "operator call: more than 9 inputs, 8 outputs or 16 "
                   "attributes");
     }
     take(inputs, input_tensors_, input_pointers_);

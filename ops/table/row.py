@@ -164,7 +164,7 @@ def _check(row):
             raise ValueError(f"{row.name}: {what}")
 
     require(row.number == len(OPERATORS) + 1, f"number {row.number} is not the next")
-    require(len(row.inputs) <= 8 and 1 <= len(row.outputs) <= 3, "8 inputs and 3 outputs at most")
+    require(len(row.inputs) <= 9 and 1 <= len(row.outputs) <= 3, "9 inputs and 3 outputs at most")
     require(len(row.attributes) <= 16, "16 attributes at most")
     names = [each.name for each in row.inputs + row.outputs + row.attributes]
     require(len(set(names)) == len(names), "two arguments of one name")

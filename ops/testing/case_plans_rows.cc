@@ -97,11 +97,15 @@ const std::vector<Extents> kHeads = {{31, 17, 2, 1, 13, 3}, {1, 70, 2, 1, 16, 1}
 
 struct Heads {
   explicit Heads(const Extents& e)
-      : q({e[0], e[2], e[4]}), k({e[1], e[3], e[4]}), rows({e[2], e[0]}), e_(e) {}
+      : q({e[0], e[2], e[4]}),
+        k({e[1], e[3], e[4]}),
+        rows({e[2], e[0]}),
+        mask({1, e[2], e[0], e[1]}),
+        e_(e) {}
   CaseTensor boundaries(int64_t tokens) const {
     return tensor({e_[5] + 1}, D::kBoundaries, tokens);
   }
-  const Extents q, k, rows;
+  const Extents q, k, rows, mask;
 
  private:
   const Extents& e_;
@@ -111,7 +115,7 @@ PlannedTensors attention_tensors(const PlannedCall& call) {
   const Extents& e = call.extents;
   const Heads heads(e);
   return {{tensor(heads.q), tensor(heads.k), tensor(heads.k), heads.boundaries(e[0]),
-           heads.boundaries(e[1])},
+           heads.boundaries(e[1]), tensor(heads.mask)},
           {result(heads.q), result(heads.rows)}};
 }
 
@@ -119,7 +123,8 @@ PlannedTensors attention_backward_tensors(const PlannedCall& call) {
   const Extents& e = call.extents;
   const Heads heads(e);
   return {{tensor(heads.q), tensor(heads.k), tensor(heads.k), tensor(heads.q), tensor(heads.q),
-           tensor(heads.rows, D::kUniform), heads.boundaries(e[0]), heads.boundaries(e[1])},
+           tensor(heads.rows, D::kUniform), heads.boundaries(e[0]), heads.boundaries(e[1]),
+           tensor(heads.mask)},
           {result(heads.q), result(heads.k), result(heads.k)}};
 }
 

@@ -2,6 +2,7 @@
 // Cases of attention, its gradient and its merge.
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ops/testing/case_builder.h"
 #include "ops/testing/case_generators.h"
@@ -16,6 +17,13 @@ struct Extents {
   int64_t batch = 0;  // sequences; 0: no boundaries
 };
 
+// [1 or batch,1 or heads,1 or queries,keys].
+struct Mask {
+  std::vector<int64_t> shape = {};  // empty: no mask
+  D distribution = D::kMaskedLogits;
+  bool is_strided = false;  // a gap between rows, and heads of one memory
+};
+
 struct AttentionOptions {
   bool causal = false;
   D q = D::kNormal;
@@ -23,6 +31,7 @@ struct AttentionOptions {
   D boundaries = D::kBoundaries;
   D logsumexp = D::kUniform;  // input of the gradient
   int64_t padding = 0;        // between heads, in all tensors with heads
+  Mask mask = {};
   const char* name = "";
 };
 
@@ -61,6 +70,16 @@ class Tensors {
     return e_.batch == 0 ? absent()
                          : dense(KEEL_INT32, {e_.batch + 1}, options_.boundaries, tokens);
   }
+  CaseTensor mask() const {
+    const Mask& mask = options_.mask;
+    if (mask.shape.empty()) return absent();
+    CaseTensor tensor = dense(KEEL_FLOAT32, mask.shape, mask.distribution);
+    if (mask.is_strided) {
+      tensor = padded(std::move(tensor), 3);
+      tensor.strides[1] = 0;
+    }
+    return tensor;
+  }
 
  private:
   CaseTensor place(CaseTensor tensor) const {
@@ -76,7 +95,7 @@ Case attention_case(uint32_t combination, const Extents& e, const AttentionOptio
   const Tensors make(KEEL_OP_ATTENTION, combination, e, options);
   return make_case(KEEL_OP_ATTENTION, combination, suffix_of(e, options),
                    {make.like_q(options.q), make.like_k(options.keys), make.like_k(options.keys),
-                    make.boundaries(e.tokens_q), make.boundaries(e.tokens_k)},
+                    make.boundaries(e.tokens_q), make.boundaries(e.tokens_k), make.mask()},
                    {make.like_q(D::kNaN), make.of_rows(D::kNaN)},
                    {float_attribute(scale_of(e)), int_attribute(options.causal ? 1 : 0)});
 }
@@ -89,9 +108,38 @@ Case attention_backward_case(uint32_t combination, const Extents& e,
       KEEL_OP_ATTENTION_BACKWARD, combination, suffix_of(e, options),
       {make.like_q(options.q), make.like_k(options.keys), make.like_k(options.keys),
        make.like_q(D::kNormal), make.like_q(D::kNormal), make.of_rows(options.logsumexp),
-       make.boundaries(e.tokens_q), make.boundaries(e.tokens_k)},
+       make.boundaries(e.tokens_q), make.boundaries(e.tokens_k), make.mask()},
       {make.like_q(D::kNaN), make.like_k(D::kNaN), make.like_k(D::kNaN)},
       {float_attribute(scale_of(e)), int_attribute(options.causal ? 1 : 0)});
+}
+
+// Cases with a mask, whose minus infinities hide some keys from some queries.
+template <typename Make>
+void add_masked(uint32_t c, const Make& make, std::vector<Case>* cases) {
+  const auto add = [&](const Extents& e, Mask mask, const char* name, bool causal = false) {
+    cases->push_back(make(c, e, {.causal = causal, .mask = std::move(mask), .name = name}));
+  };
+  // Each form of broadcasting; more than a tile of kernels.
+  const Extents one = {37, 41, 2, 1, 8};
+  add(one, {{1, 2, 37, 41}}, "/mask");
+  add(one, {{1, 1, 37, 41}}, "/mask_of_pairs", /*causal=*/true);
+  add(one, {{1, 2, 1, 41}}, "/mask_of_heads");
+  add(one, {{1, 1, 1, 41}}, "/mask_of_keys", /*causal=*/true);
+  add({70, 131, 2, 2, 5}, {{1, 2, 70, 131}}, "/mask", /*causal=*/true);
+  add(one, {{1, 2, 37, 41}, D::kMaskedLogits, /*is_strided=*/true}, "/mask_strided");
+  // Queries that the mask leaves without keys.
+  add({37, 1, 2, 1, 8}, {{1, 2, 37, 1}}, "/mask_of_all_keys");
+  add({37, 2, 2, 1, 3}, {{1, 1, 37, 2}}, "/mask_of_all_keys");
+  add(one, {{1, 2, 37, 41}, D::kSomeNaN}, "/mask_nan");
+  // Packed sequences: each its own mask, one of all, masks shorter than sequences, of no key.
+  const Extents packed = {37, 41, 4, 2, 8, 3};
+  add(packed, {{3, 4, 37, 41}}, "/mask");
+  add(packed, {{3, 1, 37, 41}}, "/mask_of_pairs", /*causal=*/true);
+  add(packed, {{1, 4, 1, 41}}, "/mask_of_heads");
+  add(packed, {{3, 1, 1, 11}}, "/mask_of_few_keys", /*causal=*/true);
+  add(packed, {{3, 4, 9, 11}}, "/mask_short");
+  add(packed, {{3, 4, 9, 41}, D::kMaskedLogits, /*is_strided=*/true}, "/mask_strided");
+  add(packed, {{3, 1, 9, 0}}, "/mask_of_no_key");
 }
 
 // Cases of both directions, by |make(combination, extents, options)|.
@@ -126,6 +174,7 @@ std::vector<Case> head_cases(size_t combinations, const Make& make) {
     }
     cases.push_back(make(c, {9, 11, 2, 1, 5, 2}, {.padding = 3, .name = "/padded"}));
     cases.push_back(make(c, {37, 41, 2, 1, 3}, {.q = D::kSubnormal, .name = "/subnormal"}));
+    add_masked(c, make, &cases);
   }
   return cases;
 }

@@ -205,6 +205,7 @@ void add_lone_key(keel_op_id op, std::vector<Case>* cases) {
       const PlannedCall call = {{kTokens, kTokens, 1, 1, kWidth, 1}, {0.5, 1}};
       PlannedTensors tensors = planned_tensors(plan, c, call);
       for (const uint32_t boundaries : plan.together) tensors.inputs[boundaries] = absent();
+      tensors.inputs.back() = absent();  // the mask
       set_lone(&tensors.inputs[input], std::nan(""), kTokens * kWidth, {token * kWidth + 1});
       cases->push_back(planned_case(plan, c, call, std::move(tensors), "lone/",
                                     kNames[input] + std::to_string(token)));

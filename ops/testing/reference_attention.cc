@@ -31,7 +31,7 @@ std::vector<int64_t> boundaries(const std::vector<double>& entries, int64_t toke
 }
 
 // Inputs shared by attention and its gradient. |cu_seqlens| is the input with the boundaries of the
-// queries; the keys' boundaries are the next input.
+// queries; the keys' boundaries are the next input, the mask the one after.
 class Heads {
  public:
   Heads(const Workspace& w, uint32_t cu_seqlens)
@@ -41,7 +41,10 @@ class Heads {
         scale(w.attributes<keel_op_attention_attributes>().scale),
         w_(w),
         kv_heads_(static_cast<size_t>(w.extent(1, 1))),
-        windows_(queries) {
+        mask_(cu_seqlens + 2),
+        has_mask_(w.call().inputs[mask_] != nullptr),
+        windows_(queries),
+        starts_(queries) {
     const bool is_packed = w.call().inputs[cu_seqlens] != nullptr;
     const std::vector<double> whole_q = {0, static_cast<double>(w.extent(0, 0))};
     const std::vector<double> whole_k = {0, static_cast<double>(w.extent(1, 0))};
@@ -56,6 +59,11 @@ class Heads {
         if (w.attributes<keel_op_attention_attributes>().causal != 0) {
           last = std::clamp(of_k[s] + i - of_q[s] + beyond + 1, of_k[s], of_k[s + 1]);
         }
+        if (has_mask_) {
+          const bool is_masked = w.extent(mask_, 2) != 1 && i - of_q[s] >= w.extent(mask_, 2);
+          last = is_masked ? of_k[s] : std::min(last, of_k[s] + w.extent(mask_, 3));
+        }
+        starts_[static_cast<size_t>(i)] = {s, static_cast<size_t>(of_q[s])};
         windows_[static_cast<size_t>(i)] = {static_cast<size_t>(of_k[s]),
                                             static_cast<size_t>(last)};
       }
@@ -85,16 +93,38 @@ class Heads {
   }
   Dot score(size_t query, size_t key, size_t head) const {
     const Dot plain = dot(w_.in(0), query_at(query, head), w_.in(1), key_at(key, head));
-    return {scale * plain.value, std::abs(scale) * plain.size};
+    const double bias = has_mask_ ? mask_of(query, key, head) : 0;
+    return {scale * plain.value + bias,
+            std::abs(scale) * plain.size + (std::isfinite(bias) ? std::abs(bias) : 0)};
   }
 
   const size_t queries, heads, width;
   const double scale;
 
  private:
+  // The sequence of a query.
+  struct Start {
+    size_t sequence = 0;
+    size_t query = 0;  // the sequence's first
+  };
+
+  double mask_of(size_t query, size_t key, size_t head) const {
+    const size_t places[] = {starts_[query].sequence, head, query - starts_[query].query,
+                             key - windows_[query].first};
+    size_t at = 0;
+    for (uint32_t axis = 0; axis < 4; ++axis) {
+      const auto extent = static_cast<size_t>(w_.extent(mask_, axis));
+      at = at * extent + (extent == 1 ? 0 : places[axis]);
+    }
+    return w_.in(mask_)[at];
+  }
+
   const Workspace& w_;
   const size_t kv_heads_;
+  const uint32_t mask_;
+  const bool has_mask_;
   std::vector<Window> windows_;
+  std::vector<Start> starts_;
 };
 
 }  // namespace

@@ -3,8 +3,11 @@
 // central differences.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
+#include <initializer_list>
 #include <keel/plugin_kit.hpp>
 #include <limits>
 #include <numeric>
@@ -71,7 +74,8 @@ struct Problem {
     const keel_tensor tensors[] = {like_q(q), like_k(k), like_k(v), like_q(out),
                                    of_rows(logsumexp)};
     const Boundaries given(*this);
-    return run(KEEL_OP_ATTENTION, {&tensors[0], &tensors[1], &tensors[2], given.q(), given.k()},
+    return run(KEEL_OP_ATTENTION,
+               {&tensors[0], &tensors[1], &tensors[2], given.q(), given.k(), given.mask()},
                {&tensors[3], &tensors[4]}, attributes());
   }
   ReferenceResult backward() {
@@ -88,29 +92,39 @@ struct Problem {
     const Boundaries given(*this);
     return run(KEEL_OP_ATTENTION_BACKWARD,
                {&tensors[0], &tensors[1], &tensors[2], &tensors[3], &tensors[4], &tensors[5],
-                given.q(), given.k()},
+                given.q(), given.k(), given.mask()},
                {&tensors[6], &tensors[7], &tensors[8]}, attributes());
   }
 
-  // Tensors over cu_seqlens, if given.
+  // Tensors over cu_seqlens and the mask, if given.
   class Boundaries {
    public:
-    explicit Boundaries(Problem& problem) : is_given_(!problem.cu_q.empty()) {
+    explicit Boundaries(Problem& problem)
+        : is_given_(!problem.cu_q.empty()), has_mask_(!problem.mask.empty()) {
       const auto entries = static_cast<int64_t>(problem.cu_q.size());
       q_ = kit::make_tensor(problem.cu_q.data(), KEEL_INT32, {entries});
       k_ = kit::make_tensor(problem.cu_k.data(), KEEL_INT32, {entries});
+      const std::array<int64_t, 4>& of = problem.mask_shape;
+      mask_ = kit::make_tensor(problem.mask.data(), KEEL_FLOAT32, {of[0], of[1], of[2], of[3]});
     }
     const keel_tensor* q() const { return is_given_ ? &q_ : nullptr; }
     const keel_tensor* k() const { return is_given_ ? &k_ : nullptr; }
+    const keel_tensor* mask() const { return has_mask_ ? &mask_ : nullptr; }
 
    private:
-    bool is_given_;
-    keel_tensor q_, k_;
+    bool is_given_, has_mask_;
+    keel_tensor q_, k_, mask_;
   };
+  void set_mask(const std::array<int64_t, 4>& shape) {
+    mask_shape = shape;
+    mask = random_floats(static_cast<size_t>(shape[0] * shape[1] * shape[2] * shape[3]), 4);
+  }
 
   const int64_t tokens_q, tokens_k, heads, kv_heads, width;
   std::vector<float> q, k, v, dout;
   std::vector<int32_t> cu_q, cu_k;
+  std::vector<float> mask;
+  std::array<int64_t, 4> mask_shape = {1, 1, 1, 1};
   double scale = 0.7;
   bool causal = false;
 };
@@ -186,6 +200,76 @@ TEST(AttentionReference, SequencesDoNotSeeEachOther) {
   }
 }
 
+TEST(AttentionReference, AMaskIsAddedToTheScores) {
+  Problem problem(2, 2, 1, 1, 1);
+  problem.q = {1, 2};
+  problem.k = {0, std::log(3.0f)};
+  problem.v = {8, 4};
+  problem.scale = 1;
+  // Weights 3/6, 3/6 and 1, 0.
+  problem.mask_shape = {1, 1, 2, 2};
+  problem.mask = {std::log(3.0f), 0, 0, -std::numeric_limits<float>::infinity()};
+  const ReferenceResult result = problem.forward();
+  expect_near(result.outputs[0].values, {6, 8}, 1e-6);
+  expect_near(result.outputs[1].values, {std::log(6), 0}, 1e-6);
+}
+
+// Returns |problem| with its mask written out for each sequence, head and query; beyond the mask it
+// is minus infinity.
+Problem with_whole_mask(const Problem& problem) {
+  const auto batch = static_cast<int64_t>(std::max<size_t>(problem.cu_q.size(), 2) - 1);
+  Problem whole = problem;
+  whole.mask_shape = {batch, problem.heads, problem.tokens_q, problem.tokens_k};
+  whole.mask.clear();
+  const std::array<int64_t, 4>& of = problem.mask_shape;
+  for (int64_t n = 0; n < batch; ++n) {
+    for (int64_t h = 0; h < problem.heads; ++h) {
+      for (int64_t i = 0; i < problem.tokens_q; ++i) {
+        for (int64_t j = 0; j < problem.tokens_k; ++j) {
+          const int64_t row =
+              ((of[0] == 1 ? 0 : n) * of[1] + (of[1] == 1 ? 0 : h)) * of[2] + (of[2] == 1 ? 0 : i);
+          const bool is_beyond = (of[2] != 1 && i >= of[2]) || j >= of[3];
+          whole.mask.push_back(is_beyond ? -std::numeric_limits<float>::infinity()
+                                         : problem.mask[static_cast<size_t>(row * of[3] + j)]);
+        }
+      }
+    }
+  }
+  return whole;
+}
+
+TEST(AttentionReference, AMaskServesAllThatItHasOneOf) {
+  const auto check = [](Problem problem, const std::array<int64_t, 4>& shape) {
+    problem.set_mask(shape);
+    Problem whole = with_whole_mask(problem);
+    const ReferenceResult got = problem.forward();
+    const ReferenceResult want = whole.forward();
+    EXPECT_EQ(got.outputs[0].values, want.outputs[0].values);
+    EXPECT_EQ(got.outputs[1].values, want.outputs[1].values);
+    return got;
+  };
+  Problem one(3, 5, 2, 1, 2);
+  Problem packed(7, 6, 2, 1, 2);
+  packed.cu_q = {0, 3, 3, 7};
+  packed.cu_k = {1, 2, 4, 6};
+  for (const bool causal : {false, true}) {
+    one.causal = packed.causal = causal;
+    check(one, {1, 1, 1, 5});
+    check(one, {1, 1, 3, 5});
+    check(one, {1, 2, 1, 5});
+    check(packed, {3, 2, 4, 2});
+    check(packed, {1, 1, 4, 2});
+    check(packed, {3, 1, 1, 2});
+    // Query 2 of each sequence is beyond the mask; so is key 1.
+    const ReferenceResult few = check(packed, {3, 1, 2, 1});
+    EXPECT_EQ(few.outputs[1].values[2], -kInfinity);
+    EXPECT_EQ(few.outputs[1].values[6], -kInfinity);
+    // The only visible key of the last sequence is its first.
+    if (causal) continue;
+    EXPECT_NEAR(few.outputs[0].values[3 * 4], double{packed.v[4 * 2]}, 1e-12);
+  }
+}
+
 TEST(AttentionReference, AScoreOfNaNIsNoMask) {
   for (const bool first : {true, false}) {
     Problem problem(1, 2, 1, 1, 1);
@@ -230,14 +314,15 @@ TEST(AttentionShapes, AreRefusedWhereTheyDoNotFit) {
     return kit::make_tensor(values.data(), KEEL_FLOAT32, {tokens, count, width});
   };
   const auto refused = [&](keel_tensor q, keel_tensor k, const keel_tensor* of_q,
-                           const keel_tensor* of_k, const char* why) {
+                           const keel_tensor* of_k, const char* why,
+                           const keel_tensor* mask = nullptr) {
     const keel_tensor lse = kit::make_tensor(nullptr, KEEL_FLOAT32, {q.shape[1], q.shape[0]});
-    const keel_tensor* inputs[] = {&q, &k, &k, of_q, of_k};
+    const keel_tensor* inputs[] = {&q, &k, &k, of_q, of_k, mask};
     const keel_tensor* outputs[] = {&q, &lse};
     const keel_attribute attributes[] = {float_attribute(1), int_attribute(0)};
     const keel_op_call call = {kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL),
                                KEEL_OP_ATTENTION,
-                               5,
+                               6,
                                2,
                                2,
                                inputs,
@@ -257,6 +342,17 @@ TEST(AttentionShapes, AreRefusedWhereTheyDoNotFit) {
   refused(heads(2, 1, 4), heads(2, 1, 4), &three, nullptr, "cu_seqlens_k is missing");
   refused(heads(2, 1, 4), heads(2, 1, 4), &three, &two, "cu_seqlens_k: its shape");
   refused(heads(2, 1, 4), heads(2, 1, 4), &none, &none, "not [batch+1]");
+  const auto mask_refused = [&](std::initializer_list<int64_t> shape, const keel_tensor* ends,
+                                const char* why) {
+    const keel_tensor mask = kit::make_tensor(values.data(), KEEL_FLOAT32, shape);
+    refused(heads(5, 6, 4), heads(7, 2, 4), ends, ends, why, &mask);
+  };
+  mask_refused({6, 5, 7}, nullptr, "input mask: its rank is 3, not 4");
+  mask_refused({2, 6, 5, 7}, nullptr, "input mask: batch: it has 2, not 1 or 1");
+  mask_refused({1, 2, 5, 7}, nullptr, "input mask: heads: it has 2, not 6 or 1");
+  mask_refused({1, 6, 4, 7}, nullptr, "input mask: queries: it has 4, not 5 or 1");
+  mask_refused({1, 6, 5, 1}, nullptr, "input mask: keys: it has 1, not 7");
+  mask_refused({3, 6, 4, 3}, &three, "input mask: batch: it has 3, not 2 or 1");
 }
 
 // ---- backward ---------------------------------------------------------------------------
@@ -310,6 +406,21 @@ TEST(AttentionGradient, OfPackedSequences) {
   expect_gradients(problem);
   problem.causal = true;
   expect_gradients(problem);
+}
+
+TEST(AttentionGradient, OfMaskedScores) {
+  Problem problem(5, 4, 2, 1, 3);
+  problem.set_mask({1, 2, 5, 4});
+  problem.mask[3] = problem.mask[6] = -std::numeric_limits<float>::infinity();
+  for (size_t j = 0; j < 4; ++j) problem.mask[8 + j] = problem.mask[3];  // query 2 of head 0
+  expect_gradients(problem);
+  problem.causal = true;
+  expect_gradients(problem);
+  Problem packed(7, 6, 2, 1, 2);
+  packed.cu_q = {0, 3, 3, 6};
+  packed.cu_k = {1, 2, 4, 6};
+  packed.set_mask({3, 1, 2, 2});
+  expect_gradients(packed);
 }
 
 // ---- merge ------------------------------------------------------------------------------

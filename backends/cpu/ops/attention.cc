@@ -74,6 +74,28 @@ void Heads::store(int64_t token, int64_t head, const float* values) const {
   }
 }
 
+bool Mask::supports(const keel_tensor* tensor) {
+  return tensor == nullptr || (tensor->dtype == KEEL_FLOAT32 && tensor->rank == 4 &&
+                               (tensor->shape[3] <= 1 || tensor->strides[3] == 1));
+}
+
+Mask Mask::of(const Stream& stream, const keel_tensor* tensor) {
+  if (tensor == nullptr) return {};
+  const auto stride = [tensor](int axis) {
+    return tensor->shape[axis] == 1 ? 0 : tensor->strides[axis];
+  };
+  return {address<const float>(stream, *tensor),
+          stride(0),
+          stride(1),
+          stride(2),
+          tensor->shape[2] == 1 ? INT64_MAX : tensor->shape[2],
+          tensor->shape[3]};
+}
+
+void Mask::add(const Window& query, int64_t head, int64_t key, float* scores, int64_t count) const {
+  kernels::add_f32(scores, data + (query.mask + head * head_stride + key), scores, count);
+}
+
 bool Problem::supports(const keel_op_call& call, uint32_t cu_seqlens) {
   Heads heads;
   for (uint32_t i = 0; i < 3; ++i) {
@@ -85,7 +107,7 @@ bool Problem::supports(const keel_op_call& call, uint32_t cu_seqlens) {
       return false;
     }
   }
-  return true;
+  return Mask::supports(call.inputs[cu_seqlens + 2]);
 }
 
 uint64_t Problem::workspace_bytes(const keel_op_call& call) {
@@ -108,7 +130,8 @@ Problem Problem::of(const Stream& stream, const keel_op_call& call, uint32_t cu_
                      k.shape[1],
                      static_cast<float>(kit::attributes<keel_op_attention_attributes>(call).scale),
                      kit::attributes<keel_op_attention_attributes>(call).causal != 0,
-                     static_cast<Window*>(workspace)};
+                     static_cast<Window*>(workspace),
+                     Mask::of(stream, call.inputs[cu_seqlens + 2])};
   if (call.inputs[cu_seqlens] != nullptr) {
     problem.cu_seqlens_q = address<const int32_t>(stream, *call.inputs[cu_seqlens]);
     problem.cu_seqlens_k = address<const int32_t>(stream, *call.inputs[cu_seqlens + 1]);
@@ -133,9 +156,10 @@ void Problem::find_windows() const {
     const int64_t key_end = is_packed ? advance(key, cu_seqlens_k[s + 1], tokens_k) : tokens_k;
     const int64_t beyond = (key_end - key) - (query_end - query);
     for (int64_t i = query; i < query_end; ++i) {
-      const int64_t last =
-          causal ? std::clamp(key + i - query + beyond + 1, key, key_end) : key_end;
-      windows[i] = {key, last};
+      int64_t last = causal ? std::clamp(key + i - query + beyond + 1, key, key_end) : key_end;
+      if (i - query >= mask.queries) last = key;
+      if (last - key > mask.keys) last = key + mask.keys;
+      windows[i] = {key, last, s * mask.sequence_stride + (i - query) * mask.query_stride - key};
     }
     query = query_end;
     key = key_end;

@@ -27,6 +27,7 @@ inline constexpr int64_t kKeys = 256;
 // The keys [first, last) visible to a query; empty if first == last.
 struct Window {
   int64_t first, last;
+  int64_t mask = 0;  // offset of the query's row of the mask, of head 0 and from key 0 on
 };
 
 // Tokens first, first + 1, ... first + count - 1.
@@ -58,6 +59,21 @@ struct Heads {
   void store(int64_t token, int64_t head, const float* values) const;
 };
 
+// The mask, whose rows are dense. Strides are in elements, and 0 where one row serves all.
+struct Mask {
+  const float* data = nullptr;  // NULL: no mask
+  int64_t sequence_stride = 0, head_stride = 0, query_stride = 0;
+  // Queries and keys of each sequence that are not hidden.
+  int64_t queries = INT64_MAX, keys = INT64_MAX;
+
+  // Whether |tensor|, NULL for none, has that layout.
+  static bool supports(const keel_tensor* tensor);
+  static Mask of(const Stream& stream, const keel_tensor* tensor);
+
+  // Adds the mask to |count| scores of a query of |head|, of the keys from |key| on.
+  void add(const Window& query, int64_t head, int64_t key, float* scores, int64_t count) const;
+};
+
 struct Problem {
   Heads q, k, v;
   const int32_t *cu_seqlens_q, *cu_seqlens_k;  // NULL: one sequence
@@ -66,9 +82,11 @@ struct Problem {
   float scale;
   bool causal;
   Window* windows;  // one per query, in the call's workspace
+  Mask mask;
 
   // Whether a kernel takes the call. Inputs 0 to 2 are q, k and v; inputs |cu_seqlens| and
-  // |cu_seqlens| + 1 are the sequence boundaries. Reads no tensor data.
+  // |cu_seqlens| + 1 are the sequence boundaries, and the next input is the mask. Reads no tensor
+  // data.
   static bool supports(const keel_op_call& call, uint32_t cu_seqlens);
   static uint64_t workspace_bytes(const keel_op_call& call);
   static Problem of(const Stream& stream, const keel_op_call& call, uint32_t cu_seqlens,

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <fstream>
 #include <keel/float_types.hpp>
+#include <limits>
 #include <string>
 
 #include "backends/cpu/testing/ops_fixture.h"
@@ -44,10 +45,23 @@ struct Expected {
   std::vector<double> out, logsumexp, dq, dk, dv;
 };
 
+// [1,kHeads,queries,keys]; no mask if |values| is empty.
+struct TestMask {
+  int64_t queries = 0, keys = 0;
+  std::vector<float> values = {};
+
+  // Query and key within their sequence.
+  double at(int64_t head, int64_t query, int64_t key) const {
+    if (values.empty()) return 0;
+    if (query >= queries || key >= keys) return -std::numeric_limits<double>::infinity();
+    return double{values[static_cast<size_t>((head * queries + query) * keys + key)]};
+  }
+};
+
 // A simple reference of both directions, for causal sequences that begin at |boundaries|.
 Expected expected(const std::vector<float>& q, const std::vector<float>& k,
                   const std::vector<float>& v, const std::vector<float>& dout,
-                  const std::vector<int32_t>& boundaries) {
+                  const std::vector<int32_t>& boundaries, const TestMask& mask = {}) {
   Expected want = {std::vector<double>(q.size()), std::vector<double>(kHeads * kTokens),
                    std::vector<double>(q.size()), std::vector<double>(k.size()),
                    std::vector<double>(k.size())};
@@ -58,10 +72,12 @@ Expected expected(const std::vector<float>& q, const std::vector<float>& k,
         std::vector<double> p;
         double total = 0;
         for (int64_t j = boundaries[s]; j <= i; ++j) {
-          p.push_back(std::exp(kScale * dot(q, query, k, key_at(j, h))));
+          p.push_back(std::exp(kScale * dot(q, query, k, key_at(j, h)) +
+                               mask.at(h, i - boundaries[s], j - boundaries[s])));
           total += p.back();
         }
         want.logsumexp[static_cast<size_t>(h * kTokens + i)] = std::log(total);
+        if (total == 0) continue;
         double own = 0;
         for (int64_t j = boundaries[s]; j <= i; ++j) {
           double& weight = p[static_cast<size_t>(j - boundaries[s])];
@@ -92,13 +108,22 @@ void expect_close(const std::vector<float>& actual, const std::vector<double>& w
       actual, [&](size_t i) { return want[i]; }, 2e-5, 2e-5);
 }
 
-TEST_P(CpuOps, AttentionAndItsGradientOverManyBlocks) {
+// Runs both directions over several blocks of queries and keys.
+class CpuAttentionBlocks : public CpuOps {
+ protected:
+  void check(const TestMask& given = {});
+};
+
+INSTANTIATE_TEST_SUITE_P(Cores, CpuAttentionBlocks, ::testing::Values("1", "2", "3"),
+                         [](const auto& info) { return std::string("cores") + info.param; });
+
+void CpuAttentionBlocks::check(const TestMask& given) {
   const std::vector<float> q = random_values(kTokens * kHeads * kWidth, 1);
   const std::vector<float> k = random_values(kTokens * kKvHeads * kWidth, 2);
   const std::vector<float> v = random_values(kTokens * kKvHeads * kWidth, 3);
   const std::vector<float> dout = random_values(q.size(), 4);
   const std::vector<int32_t> boundaries = {0, 77, 77, 430, kTokens};
-  const Expected want = expected(q, k, v, dout, boundaries);
+  const Expected want = expected(q, k, v, dout, boundaries, given);
   const DeviceTensor q_tensor = floats({kTokens, kHeads, kWidth}, q);
   const DeviceTensor k_tensor = floats({kTokens, kKvHeads, kWidth}, k);
   const DeviceTensor v_tensor = floats({kTokens, kKvHeads, kWidth}, v);
@@ -106,7 +131,10 @@ TEST_P(CpuOps, AttentionAndItsGradientOverManyBlocks) {
   const DeviceTensor cu = tensor(KEEL_INT32, {5}, boundaries);
   DeviceTensor out(device(), KEEL_FLOAT32, {kTokens, kHeads, kWidth});
   DeviceTensor logsumexp(device(), KEEL_FLOAT32, {kHeads, kTokens});
-  run(KEEL_OP_ATTENTION, {q_tensor, k_tensor, v_tensor, cu, cu}, {out, logsumexp},
+  const DeviceTensor mask_tensor = floats({1, kHeads, given.queries, given.keys}, given.values);
+  const keel_tensor* const mask =
+      given.values.empty() ? nullptr : static_cast<const keel_tensor*>(mask_tensor);
+  run(KEEL_OP_ATTENTION, {q_tensor, k_tensor, v_tensor, cu, cu, mask}, {out, logsumexp},
       {real(kScale), integer(1)});
   expect_close(values(out), want.out);
   expect_close(values(logsumexp), want.logsumexp);
@@ -114,11 +142,26 @@ TEST_P(CpuOps, AttentionAndItsGradientOverManyBlocks) {
   DeviceTensor dk(device(), KEEL_FLOAT32, {kTokens, kKvHeads, kWidth});
   DeviceTensor dv(device(), KEEL_FLOAT32, {kTokens, kKvHeads, kWidth});
   run(KEEL_OP_ATTENTION_BACKWARD,
-      {q_tensor, k_tensor, v_tensor, out, dout_tensor, logsumexp, cu, cu}, {dq, dk, dv},
+      {q_tensor, k_tensor, v_tensor, out, dout_tensor, logsumexp, cu, cu, mask}, {dq, dk, dv},
       {real(kScale), integer(1)});
   expect_close(values(dq), want.dq);
   expect_close(values(dk), want.dk);
   expect_close(values(dv), want.dv);
+}
+
+TEST_P(CpuAttentionBlocks, AttentionAndItsGradient) {
+  check();
+}
+
+// The mask hides the last queries and keys of the longest sequence, and a block of keys from one
+// query.
+TEST_P(CpuAttentionBlocks, AttentionWithAMaskAndItsGradient) {
+  TestMask mask = {300, 290, random_values(kHeads * 300 * 290, 6)};
+  for (size_t i = 0; i < mask.values.size(); i += 7) {
+    mask.values[i] = -std::numeric_limits<float>::infinity();
+  }
+  std::fill_n(mask.values.begin() + 295 * 290, 280, -std::numeric_limits<float>::infinity());
+  check(mask);
 }
 
 // Like in frameworks: one product computes the heads of q, k and v of a token side by side.
@@ -146,9 +189,10 @@ TEST_P(CpuOps, AttentionReadsPartsOfOneTensor) {
   DeviceTensor out(device(), KEEL_FLOAT32, {kTokens, kHeads, kWidth});
   DeviceTensor again(device(), KEEL_FLOAT32, {kTokens, kHeads, kWidth});
   DeviceTensor logsumexp(device(), KEEL_FLOAT32, {kHeads, kTokens});
-  run(KEEL_OP_ATTENTION, {q, k, v, nullptr, nullptr}, {out, logsumexp}, {real(kScale), integer(0)});
-  run(KEEL_OP_ATTENTION, {&views[0], &views[1], &views[2], nullptr, nullptr}, {again, logsumexp},
+  run(KEEL_OP_ATTENTION, {q, k, v, nullptr, nullptr, nullptr}, {out, logsumexp},
       {real(kScale), integer(0)});
+  run(KEEL_OP_ATTENTION, {&views[0], &views[1], &views[2], nullptr, nullptr, nullptr},
+      {again, logsumexp}, {real(kScale), integer(0)});
   EXPECT_EQ(values(out), values(again));
 }
 
@@ -167,9 +211,10 @@ std::vector<Element> results_of(const char* cores, int64_t width, keel_dtype dty
   const DeviceTensor dk = heads(kKvHeads, 7), dv = heads(kKvHeads, 8);
   const DeviceTensor logsumexp(runner.device(), KEEL_FLOAT32, {kHeads, kTokens});
   const DeviceTensor cu = runner.tensor<int32_t>(KEEL_INT32, {3}, {0, 300, kTokens});
-  runner.run(KEEL_OP_ATTENTION, {q, k, v, cu, cu}, {out, logsumexp}, {real(0.1), integer(1)});
-  runner.run(KEEL_OP_ATTENTION_BACKWARD, {q, k, v, out, dout, logsumexp, cu, cu}, {dq, dk, dv},
+  runner.run(KEEL_OP_ATTENTION, {q, k, v, cu, cu, nullptr}, {out, logsumexp},
              {real(0.1), integer(1)});
+  runner.run(KEEL_OP_ATTENTION_BACKWARD, {q, k, v, out, dout, logsumexp, cu, cu, nullptr},
+             {dq, dk, dv}, {real(0.1), integer(1)});
   std::vector<Element> all;
   for (const DeviceTensor* each : {&out, &dq, &dk, &dv}) {
     const auto values = runner.values<Element>(*each);
@@ -229,9 +274,9 @@ TEST(CpuAttention, NeverHoldsAllWeightsAtOnce) {
     GTEST_SKIP() << "a process here cannot begin its peak of memory anew";
   }
   const int64_t before = resident_kib("VmRSS:");
-  runner.run(KEEL_OP_ATTENTION, {q, k, v, nullptr, nullptr}, {out, logsumexp},
+  runner.run(KEEL_OP_ATTENTION, {q, k, v, nullptr, nullptr, nullptr}, {out, logsumexp},
              {real(0.25), integer(1)});
-  runner.run(KEEL_OP_ATTENTION_BACKWARD, {q, k, v, out, dout, logsumexp, nullptr, nullptr},
+  runner.run(KEEL_OP_ATTENTION_BACKWARD, {q, k, v, out, dout, logsumexp, nullptr, nullptr, nullptr},
              {dq, dk, dv}, {real(0.25), integer(1)});
   EXPECT_LT(resident_kib("VmHWM:") - before, 64 << 10);
 }

@@ -85,6 +85,10 @@ class QueryBlock {
     std::fill(scores + seen.last, scores + block.keys.count, 0.0f);
     if (seen.first == seen.last) return;
     const int64_t count = seen.last - seen.first;
+    if (problem_.mask.data != nullptr) {
+      problem_.mask.add(block.windows[i], head_, block.keys.first + seen.first, scores + seen.first,
+                        count);
+    }
     const float top = std::max(largest_[row], kernels::largest_f32(scores + seen.first, count));
     // If all scores are -infinity the weights are 0.
     const float shift = top == kNothing ? 0.0f : top;

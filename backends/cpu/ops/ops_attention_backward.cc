@@ -159,6 +159,10 @@ class Slopes {
     }
     if (seen.first == seen.last) return;
     const int64_t count = seen.last - seen.first;
+    if (problem_.mask.data != nullptr) {
+      problem_.mask.add(block_.windows[i], head_, block_.keys.first + seen.first,
+                        probabilities + seen.first, count);
+    }
     kernels::scaled_softmax_f32(probabilities + seen.first,
                                 {logsumexp_of(block_.queries.first + i)},
                                 /*scale=*/1.0f, probabilities + seen.first, count);

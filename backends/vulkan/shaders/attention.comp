@@ -28,10 +28,10 @@ void main() {
     for (uint key = seen.x; key < seen.y; key += kTile) {
       float weights[kOwn][kOwn];
       multiply_heads(queries, first, keys, key, weights);
+      make_scores(head, key, false, weights);
       for (uint i = 0; i < kOwn; ++i) {
         for (uint j = 0; j < kOwn; ++j) {
-          weights[i][j] =
-              sees(own_row() + i, key + own_column(j)) ? scale * weights[i][j] : nothing();
+          if (!sees(own_row() + i, key + own_column(j))) weights[i][j] = nothing();
         }
       }
       share_weights(weights);
@@ -69,6 +69,6 @@ void main() {
             is_nothing ? nothing() : largest[i] + exact_log(total[i]);
       }
     }
-    store_rows(Heads(out_, tokens_q, heads, head), first, sums);
+    store_rows(Heads(like_q, tokens_q, heads, head), first, sums);
   }
 }

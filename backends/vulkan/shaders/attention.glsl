@@ -19,17 +19,28 @@ float nothing() { return uintBitsToFloat(0xff800000u); }  // -infinity
 const uint kColumns = 4 << (kVariant >> 1);
 const uint kWidth = kColumns * kSide;
 
+// The mask, whose rows are dense. Strides are in elements, and 0 where one row serves all. |queries|
+// and |keys| of each sequence are not hidden.
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Mask {
+  Floats data;
+  uint sequence_stride;
+  uint head_stride;
+  uint query_stride;
+  uint queries;
+  uint keys;
+};
+
 layout(push_constant, std430) uniform Arguments {
   Floats q;
   Floats k;
   Floats v;
   Ints cu_seqlens_q;
   Ints cu_seqlens_k;
-  Floats out_;
+  Mask mask;
   Floats dout;
   Floats logsumexp;
-  Floats delta;  // [heads, tokens_q]: dout . out
-  Floats dq;
+  Floats delta;   // [heads, tokens_q]: dout . out
+  Floats like_q;  // out, or dq
   Floats dk;
   Floats dv;
   uint sequences;
@@ -44,12 +55,13 @@ layout(push_constant, std430) uniform Arguments {
 
 bool is_causal() { return (flags & 1) != 0; }
 bool is_packed() { return (flags & 2) != 0; }
+bool has_mask() { return (flags & 4) != 0; }
 
 shared float g_a[kDepth * kPitch];
 shared float g_b[kDepth * kPitch];
 shared float g_weights[kTile * kPitch];
 shared float g_rows[kRows * kWidth];
-shared uvec2 g_windows[kTile];  // of the queries of a tile
+shared uvec3 g_windows[kTile];  // of the queries of a tile
 
 uint own_row() { return gl_LocalInvocationID.x / kSide * kOwn; }
 // Columns are dealt out one by one, so that neighbours store neighbours.
@@ -60,17 +72,19 @@ uint own_column(uint j) { return gl_LocalInvocationID.x % kSide + kSide * j; }
 // The largest of |entry| and those before, within the tokens.
 int advance(int so_far, int entry, uint tokens) { return max(so_far, min(entry, int(tokens))); }
 
-// The keys [x, y) that a query sees.
-uvec2 find_window(uint query) {
-  if (query >= tokens_q) return uvec2(0);
+// The keys [x, y) that a query sees; z is the offset of its row of the mask, of head 0 and from key
+// 0 on, modulo 2^32.
+uvec3 find_window(uint query) {
+  if (query >= tokens_q) return uvec3(0);
   int q_first = 0;
   int q_last = int(tokens_q);
   int k_first = 0;
   int k_last = int(tokens_k);
+  uint sequence = 0;
   if (is_packed()) {
     q_first = advance(0, cu_seqlens_q.at[0], tokens_q);
     k_first = advance(0, cu_seqlens_k.at[0], tokens_k);
-    if (int(query) < q_first) return uvec2(0);
+    if (int(query) < q_first) return uvec3(0);
     bool found = false;
     for (uint s = 1; s <= sequences && !found; ++s) {
       q_last = advance(q_first, cu_seqlens_q.at[s], tokens_q);
@@ -79,12 +93,17 @@ uvec2 find_window(uint query) {
       if (!found) {
         q_first = q_last;
         k_first = k_last;
+        ++sequence;
       }
     }
-    if (!found) return uvec2(0);
+    if (!found) return uvec3(0);
   }
   if (is_causal()) k_last = clamp(k_last - (q_last - int(query)) + 1, k_first, k_last);
-  return uvec2(k_first, k_last);
+  if (!has_mask()) return uvec3(k_first, k_last, 0);
+  const uint row = query - uint(q_first);
+  const uint keys = row < mask.queries ? min(uint(k_last - k_first), mask.keys) : 0;
+  const uint at = sequence * mask.sequence_stride + row * mask.query_stride;
+  return uvec3(k_first, uint(k_first) + keys, at - uint(k_first));
 }
 
 // The windows of the queries of a tile, for all invocations; returns what any of them sees. With
@@ -93,14 +112,14 @@ uvec2 fill_windows(uint first, bool gradient, uint rows) {
   barrier();  // the windows before have been read
   if (gl_LocalInvocationID.x < kTile) {
     const uint query = first + gl_LocalInvocationID.x;
-    uvec2 own = find_window(query);
-    if (gradient && query < tokens_q && logsumexp.at[rows + query] == nothing()) own = uvec2(0);
+    uvec3 own = find_window(query);
+    if (gradient && query < tokens_q && logsumexp.at[rows + query] == nothing()) own = uvec3(0);
     g_windows[gl_LocalInvocationID.x] = own;
   }
   barrier();
   uvec2 seen = uvec2(0xffffffffu, 0);
   [[dont_unroll]] for (uint i = 0; i < kTile; ++i) {
-    const uvec2 own = g_windows[i];
+    const uvec3 own = g_windows[i];
     if (own.x != own.y) seen = uvec2(min(seen.x, own.x), max(seen.y, own.y));
   }
   return seen;
@@ -144,6 +163,24 @@ void multiply_heads(Heads a, uint a_first, Heads b, uint b_first, out float prod
           products[i][j] = fma(left, g_b[step * kPitch + own_column(j)], products[i][j]);
         }
       }
+    }
+  }
+}
+
+// Makes products scores: scales them and adds the mask of |head|. The rows of |scores| are those of
+// the tile's queries and its columns the keys from |key| on, or the other way round with |of_keys|.
+void make_scores(uint head, uint key, bool of_keys, inout float scores[kOwn][kOwn]) {
+  for (uint i = 0; i < kOwn; ++i) {
+    for (uint j = 0; j < kOwn; ++j) scores[i][j] *= scale;
+  }
+  if (!has_mask()) return;
+  const uint of_head = head * mask.head_stride;
+  for (uint i = 0; i < kOwn; ++i) {
+    for (uint j = 0; j < kOwn; ++j) {
+      const uint query = of_keys ? own_column(j) : own_row() + i;
+      const uint token = key + (of_keys ? own_row() + i : own_column(j));
+      if (!sees(query, token)) continue;
+      scores[i][j] += mask.data.at[g_windows[query].z + of_head + token];
     }
   }
 }

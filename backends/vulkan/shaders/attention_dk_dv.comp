@@ -34,13 +34,14 @@ void main() {
         float slopes[kOwn][kOwn];
         multiply_heads(keys, first, queries, from, weights);
         multiply_heads(values, first, gradients, from, slopes);
+        make_scores(head, first, true, weights);
         for (uint i = 0; i < kOwn; ++i) {
           for (uint j = 0; j < kOwn; ++j) {
             const uint query = from + own_column(j);
             float p = 0.0;
             float slope = 0.0;
             if (sees(own_column(j), first + own_row() + i)) {
-              p = exp_or_infinity(scale * weights[i][j] - logsumexp.at[rows + query]);
+              p = exp_or_infinity(weights[i][j] - logsumexp.at[rows + query]);
               slope = scale * p * (slopes[i][j] - delta.at[rows + query]);
             }
             weights[i][j] = p;

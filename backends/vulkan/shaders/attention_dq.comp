@@ -27,12 +27,13 @@ void main() {
       float of_values[kOwn][kOwn];
       multiply_heads(queries, first, keys, key, slopes);
       multiply_heads(gradients, first, values, key, of_values);
+      make_scores(head, key, false, slopes);
       for (uint i = 0; i < kOwn; ++i) {
         for (uint j = 0; j < kOwn; ++j) {
           const uint query = first + own_row() + i;
           float slope = 0.0;
           if (sees(own_row() + i, key + own_column(j))) {
-            const float p = exp_or_infinity(scale * slopes[i][j] - logsumexp.at[rows + query]);
+            const float p = exp_or_infinity(slopes[i][j] - logsumexp.at[rows + query]);
             slope = scale * p * (of_values[i][j] - delta.at[rows + query]);
           }
           slopes[i][j] = slope;
@@ -41,6 +42,6 @@ void main() {
       share_weights(slopes);
       add_weighted(keys, key, false, 0, sums);
     }
-    store_rows(Heads(dq, tokens_q, heads, head), first, sums);
+    store_rows(Heads(like_q, tokens_q, heads, head), first, sums);
   }
 }

@@ -90,9 +90,9 @@ class Call {
     }
   }
 
-  std::array<keel_tensor, 8> input_tensors_;
+  std::array<keel_tensor, 9> input_tensors_;
   std::array<keel_tensor, 8> output_tensors_;
-  std::array<const keel_tensor*, 8> input_pointers_;
+  std::array<const keel_tensor*, 9> input_pointers_;
   std::array<const keel_tensor*, 8> output_pointers_;
   std::array<keel_attribute, 16> attributes_;
   std::vector<std::shared_ptr<Memory>> borrowed_;

@@ -102,9 +102,12 @@ Attention attention(const Tensor& query, const Tensor& key, const Tensor& value,
   const View outputs[] = {View(out), View(logsumexp)};
   const bool has_ends = ends_q.defined();
   const auto attributes = attributes_of(query, is_causal, scale);
-  const std::initializer_list<const View*> of_inputs = {&inputs[0], &inputs[1], &inputs[2],
+  const std::initializer_list<const View*> of_inputs = {&inputs[0],
+                                                        &inputs[1],
+                                                        &inputs[2],
                                                         has_ends ? &inputs[3] : nullptr,
-                                                        has_ends ? &inputs[4] : nullptr};
+                                                        has_ends ? &inputs[4] : nullptr,
+                                                        nullptr};
   const std::initializer_list<const View*> of_outputs = {&outputs[0], &outputs[1]};
   if (!rows.is_dense() && !takes(query, KEEL_OP_ATTENTION, of_inputs, of_outputs, attributes)) {
     rows.make_dense();
@@ -147,7 +150,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
                                                         &inputs[4],
                                                         &inputs[5],
                                                         has_ends ? &inputs[6] : nullptr,
-                                                        has_ends ? &inputs[7] : nullptr};
+                                                        has_ends ? &inputs[7] : nullptr,
+                                                        nullptr};
   const std::initializer_list<const View*> of_outputs = {&outputs[0], &outputs[1], &outputs[2]};
   if (!rows.is_dense() &&
       !takes(query, KEEL_OP_ATTENTION_BACKWARD, of_inputs, of_outputs, attributes)) {
