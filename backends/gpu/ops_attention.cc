@@ -14,13 +14,34 @@ constexpr int64_t kMaxHeads = 65535;
 // Limit of a grid's x, in tiles; also, windows are computed with signed numbers.
 constexpr int64_t kMaxTokens = int64_t{1} << 31;
 
-bool supports_heads(const keel_op_call& call) {
-  return is_dense_float_call(call) && call.inputs[0]->shape[1] <= kMaxHeads &&
-         call.inputs[0]->shape[0] <= kMaxTokens && call.inputs[1]->shape[0] <= kMaxTokens;
+// |mask|: the index of the last input, of which the rows alone must be dense.
+bool supports_heads(const keel_op_call& call, uint32_t mask) {
+  keel_op_call others = call;
+  others.input_count = mask;
+  const keel_tensor* const given = call.inputs[mask];
+  return is_dense_float_call(others) && call.inputs[0]->shape[1] <= kMaxHeads &&
+         call.inputs[0]->shape[0] <= kMaxTokens && call.inputs[1]->shape[0] <= kMaxTokens &&
+         (given == nullptr || given->shape[3] <= 1 || given->strides[3] == 1);
+}
+
+bool supports_attention(const keel_op_call& call) {
+  return supports_heads(call, /*mask=*/5);
+}
+
+bool supports_attention_backward(const keel_op_call& call) {
+  return supports_heads(call, /*mask=*/8);
 }
 
 uint64_t extent(const keel_tensor& tensor, int axis) {
   return static_cast<uint64_t>(tensor.shape[axis]);
+}
+
+simt::AttentionMask mask_of(const keel_tensor* mask) {
+  if (mask == nullptr) return {0, 0, 0, 0, INT64_MAX, INT64_MAX};
+  const auto stride = [mask](int axis) { return mask->shape[axis] == 1 ? 0 : mask->strides[axis]; };
+  return {
+      kit::element_count(*mask) == 0 ? 0 : address_of(*mask), stride(0),     stride(1), stride(2),
+      mask->shape[2] == 1 ? INT64_MAX : mask->shape[2],       mask->shape[3]};
 }
 
 simt::AttentionProblem problem_of(const keel_op_call& call, uint32_t cu_seqlens) {
@@ -40,7 +61,8 @@ simt::AttentionProblem problem_of(const keel_op_call& call, uint32_t cu_seqlens)
           extent(k, 1),
           extent(q, 2),
           static_cast<float>(kit::attributes<keel_op_attention_attributes>(call).scale),
-          kit::attributes<keel_op_attention_attributes>(call).causal != 0 ? 1U : 0U};
+          kit::attributes<keel_op_attention_attributes>(call).causal != 0 ? 1U : 0U,
+          mask_of(call.inputs[cu_seqlens + 2])};
 }
 
 // Kernels of one kind and dtype, for heads of up to 64, 128 and 256 elements.
@@ -133,8 +155,8 @@ keel_status run_attention_merge(Stream& stream, const keel_op_call& call, void*)
 
 }  // namespace
 
-const Op kAttentionOp = {"simt.attention", supports_heads, nullptr, run_attention};
-const Op kAttentionBackwardOp = {"simt.attention_backward", supports_heads,
+const Op kAttentionOp = {"simt.attention", supports_attention, nullptr, run_attention};
+const Op kAttentionBackwardOp = {"simt.attention_backward", supports_attention_backward,
                                  attention_backward_workspace, run_attention_backward};
 const Op kAttentionMergeOp = {"simt.attention_merge", supports_attention_merge, nullptr,
                               run_attention_merge};

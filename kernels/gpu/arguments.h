@@ -154,12 +154,21 @@ struct SoftmaxBackwardArguments {
   uint32_t reserved;
 };
 
+// A mask, whose rows are dense; |data|: 0: no mask, or an empty one. Strides are in elements, and 0
+// where one row serves all. |queries|, |keys|: of each sequence, those that the mask does not hide.
+struct AttentionMask {
+  Address data;
+  int64_t sequence_stride, head_stride, query_stride;
+  int64_t queries, keys;
+};
+
 // Tensors are dense; cu_seqlens 0: one sequence.
 struct AttentionProblem {
   Address q, k, v, cu_seqlens_q, cu_seqlens_k;
   uint64_t sequences, tokens_q, tokens_k, heads, kv_heads, width;
   float scale;
   uint32_t causal;
+  AttentionMask mask;
 };
 // Tokens per block, and rows in shared memory for one summation step.
 inline constexpr uint32_t kAttentionTile = 64;

@@ -7,7 +7,7 @@ namespace {
 
 template <uint32_t kWidth, typename T>
 KEEL_SIMT_FUNCTION void attention(const AttentionArguments& args) {
-  KEEL_SIMT_SHARED(int64_t, windows, 2 * kAttentionTile);
+  KEEL_SIMT_SHARED(int64_t, windows, kWindowCells * kAttentionTile);
   const AttentionProblem& problem = args.problem;
   const uint64_t head = block_index().y;
   const uint64_t kv_head = head / (problem.heads / problem.kv_heads);
@@ -32,11 +32,13 @@ KEEL_SIMT_FUNCTION void attention(const AttentionArguments& args) {
     const bool is_whole = view.is_whole(from);
     float weights[kAttentionOwn][kAttentionOwn];
     multiply_heads(q, first, k, from, weights);
+    make_scores(
+        problem, head, windows, [](uint32_t i, uint32_t) { return Tiles::own_row() + i; },
+        [&](uint32_t, uint32_t j) { return from + Tiles::column(j); }, weights);
     for (uint32_t i = 0; i < kAttentionOwn; ++i) {
       const uint32_t row = Tiles::own_row() + i;
       float top = largest[i];
       for (uint32_t j = 0; j < kAttentionOwn; ++j) {
-        weights[i][j] *= problem.scale;
         if (sees(windows, row, from + Tiles::column(j))) top = fmaxf(top, weights[i][j]);
       }
       top = reduce_side<Largest>(top);

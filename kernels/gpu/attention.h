@@ -20,7 +20,10 @@ inline constexpr float kNoScore = -INFINITY;
 // Tokens [first, last).
 struct Window {
   int64_t first, last;
+  int64_t mask = 0;  // of a query: offset of its row of the mask, of head 0 and from key 0 on
 };
+// Numbers of a window in shared memory.
+inline constexpr uint32_t kWindowCells = 3;
 
 // Returns the maximum of |entry|, clamped to |tokens|, and all earlier entries (|so_far|).
 KEEL_SIMT_FUNCTION int64_t advance(int64_t so_far, int64_t entry, uint64_t tokens) {
@@ -34,6 +37,7 @@ KEEL_SIMT_FUNCTION Window find_window(const AttentionProblem& problem, int64_t q
   int64_t q_last = static_cast<int64_t>(problem.tokens_q);
   int64_t k_first = 0;
   int64_t k_last = static_cast<int64_t>(problem.tokens_k);
+  int64_t sequence = 0;
   if (query >= q_last) return {0, 0};
   if (problem.cu_seqlens_q != 0) {
     const Global<const int32_t> of_q(problem.cu_seqlens_q);
@@ -49,13 +53,18 @@ KEEL_SIMT_FUNCTION Window find_window(const AttentionProblem& problem, int64_t q
       if (query < q_last) break;
       q_first = q_last;
       k_first = k_last;
+      ++sequence;
     }
   }
   if (problem.causal != 0) {
     const int64_t last = k_last - (q_last - query) + 1;
     if (last < k_last) k_last = last > k_first ? last : k_first;
   }
-  return {k_first, k_last};
+  const AttentionMask& mask = problem.mask;
+  const int64_t row = query - q_first;
+  if (row >= mask.queries) k_last = k_first;
+  if (k_last - k_first > mask.keys) k_last = k_first + mask.keys;
+  return {k_first, k_last, sequence * mask.sequence_stride + row * mask.query_stride - k_first};
 }
 
 // Reduces over the 16 threads of the same rows.
@@ -197,14 +206,16 @@ KEEL_SIMT_FUNCTION TileView fill_windows(Cells& cells, uint64_t first, const Fin
   barrier();  // all threads have read the previous windows
   if (thread_index().x < kAttentionTile) {
     const Window own = find(static_cast<int64_t>(first + thread_index().x));
-    cells[2 * thread_index().x] = own.first;
-    cells[2 * thread_index().x + 1] = own.last;
+    const uint32_t at = kWindowCells * thread_index().x;
+    cells[at] = own.first;
+    cells[at + 1] = own.last;
+    cells[at + 2] = own.mask;
   }
   barrier();
   TileView view = {{INT64_MAX, 0}, {0, INT64_MAX}};
   for (uint32_t i = 0; i < kAttentionTile; ++i) {
-    const int64_t begin = cells[2 * i];
-    const int64_t end = cells[2 * i + 1];
+    const int64_t begin = cells[kWindowCells * i];
+    const int64_t end = cells[kWindowCells * i + 1];
     if (begin > view.all.first) view.all.first = begin;
     if (end < view.all.last) view.all.last = end;
     if (begin == end) continue;
@@ -216,8 +227,31 @@ KEEL_SIMT_FUNCTION TileView fill_windows(Cells& cells, uint64_t first, const Fin
 
 template <typename Cells>
 KEEL_SIMT_FUNCTION bool sees(const Cells& windows, uint32_t row, uint64_t key) {
-  return static_cast<int64_t>(key) >= windows[2 * row] &&
-         static_cast<int64_t>(key) < windows[2 * row + 1];
+  return static_cast<int64_t>(key) >= windows[kWindowCells * row] &&
+         static_cast<int64_t>(key) < windows[kWindowCells * row + 1];
+}
+
+// Makes a thread's products scores: scales them and adds the mask of |head|. Product [i][j] is that
+// of the tile's query |row_of(i, j)| and of key |key_of(i, j)|.
+template <typename Cells, typename RowOf, typename KeyOf>
+KEEL_SIMT_FUNCTION void make_scores(const AttentionProblem& problem, uint64_t head,
+                                    const Cells& windows, const RowOf& row_of, const KeyOf& key_of,
+                                    float (&products)[kAttentionOwn][kAttentionOwn]) {
+  for (uint32_t i = 0; i < kAttentionOwn; ++i) {
+    for (uint32_t j = 0; j < kAttentionOwn; ++j) products[i][j] *= problem.scale;
+  }
+  if (problem.mask.data == 0) return;
+  const Global<const float> mask(problem.mask.data);
+  const int64_t of_head = static_cast<int64_t>(head) * problem.mask.head_stride;
+  for (uint32_t i = 0; i < kAttentionOwn; ++i) {
+    for (uint32_t j = 0; j < kAttentionOwn; ++j) {
+      const uint32_t row = row_of(i, j);
+      const uint64_t key = key_of(i, j);
+      if (!sees(windows, row, key)) continue;
+      const int64_t at = windows[kWindowCells * row + 2] + of_head + static_cast<int64_t>(key);
+      products[i][j] += mask[static_cast<uint64_t>(at)];
+    }
+  }
 }
 
 }  // namespace keel::simt

@@ -62,7 +62,7 @@ KEEL_SIMT_FUNCTION Window gradient_window(const AttentionProblem& problem,
 
 template <uint32_t kWidth, typename T>
 KEEL_SIMT_FUNCTION void attention_dq(const AttentionBackwardArguments& args) {
-  KEEL_SIMT_SHARED(int64_t, windows, 2 * kAttentionTile);
+  KEEL_SIMT_SHARED(int64_t, windows, kWindowCells * kAttentionTile);
   const AttentionProblem& problem = args.problem;
   const uint64_t head = block_index().y;
   const BackwardHeads<T> heads(args, head);
@@ -78,6 +78,9 @@ KEEL_SIMT_FUNCTION void attention_dq(const AttentionBackwardArguments& args) {
     float of_values[kAttentionOwn][kAttentionOwn];
     multiply_heads(heads.q, first, heads.k, from, slopes);
     multiply_heads(heads.dout, first, heads.v, from, of_values);
+    make_scores(
+        problem, head, windows, [](uint32_t i, uint32_t) { return Tiles::own_row() + i; },
+        [&](uint32_t, uint32_t j) { return from + Tiles::column(j); }, slopes);
     for (uint32_t i = 0; i < kAttentionOwn; ++i) {
       const uint32_t row = Tiles::own_row() + i;
       for (uint32_t j = 0; j < kAttentionOwn; ++j) {
@@ -85,7 +88,7 @@ KEEL_SIMT_FUNCTION void attention_dq(const AttentionBackwardArguments& args) {
           slopes[i][j] = 0;
           continue;
         }
-        const float p = expf(slopes[i][j] * problem.scale - heads.logsumexp[first + row]);
+        const float p = expf(slopes[i][j] - heads.logsumexp[first + row]);
         slopes[i][j] = problem.scale * p * (of_values[i][j] - heads.delta[first + row]);
       }
     }
@@ -102,7 +105,7 @@ KEEL_SIMT_FUNCTION void attention_dq(const AttentionBackwardArguments& args) {
 // Iterates over the heads of a group, and over each head's queries in order.
 template <uint32_t kWidth, typename T>
 KEEL_SIMT_FUNCTION void attention_dk_dv(const AttentionBackwardArguments& args) {
-  KEEL_SIMT_SHARED(int64_t, windows, 2 * kAttentionTile);
+  KEEL_SIMT_SHARED(int64_t, windows, kWindowCells * kAttentionTile);
   const AttentionProblem& problem = args.problem;
   const uint64_t kv_head = block_index().y;
   const uint64_t group = problem.heads / problem.kv_heads;
@@ -123,6 +126,9 @@ KEEL_SIMT_FUNCTION void attention_dk_dv(const AttentionBackwardArguments& args) 
       float slopes[kAttentionOwn][kAttentionOwn];
       multiply_heads(heads.k, first, heads.q, from, weights);
       multiply_heads(heads.v, first, heads.dout, from, slopes);
+      make_scores(
+          problem, head, windows, [](uint32_t, uint32_t j) { return Tiles::column(j); },
+          [&](uint32_t i, uint32_t) { return first + Tiles::own_row() + i; }, weights);
       for (uint32_t j = 0; j < kAttentionOwn; ++j) {
         const uint32_t query = Tiles::column(j);
         for (uint32_t i = 0; i < kAttentionOwn; ++i) {
@@ -131,7 +137,7 @@ KEEL_SIMT_FUNCTION void attention_dk_dv(const AttentionBackwardArguments& args) 
             slopes[i][j] = 0;
             continue;
           }
-          const float p = expf(weights[i][j] * problem.scale - heads.logsumexp[from + query]);
+          const float p = expf(weights[i][j] - heads.logsumexp[from + query]);
           weights[i][j] = p;
           slopes[i][j] = problem.scale * p * (slopes[i][j] - heads.delta[from + query]);
         }
