@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // scaled_dot_product_attention by Keel's operator, which makes no matrix of scores. PyTorch
-// composes what the operator lacks, masks and dropout, of matmul and softmax.
+// composes what the operator lacks, dropout and gradients of masks, of matmul and softmax.
 #include <ATen/ATen.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <torch/library.h>
 
 #include <array>
+#include <atomic>
 #include <cmath>
+#include <initializer_list>
 #include <tuple>
 
 #include "devices.h"
@@ -43,6 +45,20 @@ Tensor ends_of_sequences(const Tensor& tensor) {
   const int64_t tokens = tensor.size(2);
   if (batch == 1) return {};
   return at::arange(0, (batch + 1) * tokens, tokens, tensor.options().dtype(at::kInt));
+}
+
+// Keel's mask of PyTorch's, which PyTorch has made additive: float32 [batch,heads,queries,keys],
+// where a single row serves all of the first three. Undefined if |mask| is.
+Tensor mask_of(const Tensor& mask) {
+  if (!mask.defined()) return {};
+  Tensor rows = mask;
+  while (rows.dim() < 4) rows = rows.unsqueeze(0);
+  // What is expanded stays one row: a conversion would write it out.
+  for (int64_t axis = 0; axis < 3; ++axis) {
+    if (rows.stride(axis) == 0 && rows.size(axis) > 1) rows = rows.narrow(axis, 0, 1);
+  }
+  rows = rows.to(at::kFloat);
+  return rows.size(3) == 1 || rows.stride(3) == 1 ? rows : rows.contiguous();
 }
 
 View view_of(const Tensor& tensor) {
@@ -90,7 +106,7 @@ using Attention =
     std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
 
 Attention attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                    const std::optional<Tensor>&, double, bool is_causal, bool,
+                    const std::optional<Tensor>& bias, double, bool is_causal, bool,
                     std::optional<double> scale) {
   Rows rows(query, key, value);
   const Tensor ends_q = ends_of_sequences(query);
@@ -98,7 +114,9 @@ Attention attention(const Tensor& query, const Tensor& key, const Tensor& value,
   const Tensor out = at::empty(rows.q.sizes(), rows.q.options());
   const Tensor logsumexp =
       at::empty({rows.q.size(1), rows.q.size(0)}, rows.q.options().dtype(at::kFloat));
-  View inputs[] = {View(rows.q), View(rows.k), View(rows.v), view_of(ends_q), view_of(ends_k)};
+  const Tensor mask = mask_of(bias.value_or(Tensor()));
+  View inputs[] = {View(rows.q),    View(rows.k),    View(rows.v),
+                   view_of(ends_q), view_of(ends_k), view_of(mask)};
   const View outputs[] = {View(out), View(logsumexp)};
   const bool has_ends = ends_q.defined();
   const auto attributes = attributes_of(query, is_causal, scale);
@@ -107,7 +125,7 @@ Attention attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                                         &inputs[2],
                                                         has_ends ? &inputs[3] : nullptr,
                                                         has_ends ? &inputs[4] : nullptr,
-                                                        nullptr};
+                                                        mask.defined() ? &inputs[5] : nullptr};
   const std::initializer_list<const View*> of_outputs = {&outputs[0], &outputs[1]};
   if (!rows.is_dense() && !takes(query, KEEL_OP_ATTENTION, of_inputs, of_outputs, attributes)) {
     rows.make_dense();
@@ -128,7 +146,7 @@ Attention attention(const Tensor& query, const Tensor& key, const Tensor& value,
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
     const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value,
-    const Tensor&, std::array<bool, 4>, const Tensor& output, const Tensor& logsumexp,
+    const Tensor& bias, std::array<bool, 4>, const Tensor& output, const Tensor& logsumexp,
     const Tensor& ends_q, const Tensor& ends_k, c10::SymInt, c10::SymInt, double, bool is_causal,
     const Tensor&, const Tensor&, std::optional<double> scale) {
   Rows rows(query, key, value);
@@ -137,8 +155,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
   const Tensor dq = at::empty(rows.q.sizes(), rows.q.options());
   const Tensor dk = at::empty(rows.k.sizes(), rows.k.options());
   const Tensor dv = at::empty(rows.v.sizes(), rows.v.options());
-  View inputs[] = {View(rows.q), View(rows.k),    View(rows.v),    View(out),
-                   View(dout),   View(logsumexp), view_of(ends_q), view_of(ends_k)};
+  const Tensor mask = mask_of(bias);
+  View inputs[] = {View(rows.q),    View(rows.k),    View(rows.v),    View(out),    View(dout),
+                   View(logsumexp), view_of(ends_q), view_of(ends_k), view_of(mask)};
   const View outputs[] = {View(dq), View(dk), View(dv)};
   const bool has_ends = ends_q.defined();
   const keel_op_attention_attributes forward = attributes_of(query, is_causal, scale);
@@ -151,7 +170,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
                                                         &inputs[5],
                                                         has_ends ? &inputs[6] : nullptr,
                                                         has_ends ? &inputs[7] : nullptr,
-                                                        nullptr};
+                                                        mask.defined() ? &inputs[8] : nullptr};
   const std::initializer_list<const View*> of_outputs = {&outputs[0], &outputs[1], &outputs[2]};
   if (!rows.is_dense() &&
       !takes(query, KEEL_OP_ATTENTION_BACKWARD, of_inputs, of_outputs, attributes)) {
@@ -181,12 +200,72 @@ bool is_taken(const Tensor& query, const Tensor& key, const Tensor& value, bool 
   return !is_causal || query.size(2) == key.size(2);
 }
 
+// A dense tensor without memory, to ask for kernels with.
+View sketch(c10::DeviceIndex device, keel_dtype dtype, std::initializer_list<int64_t> shape) {
+  View view;
+  view.size = sizeof(keel_tensor);
+  view.dtype = dtype;
+  view.device = device;
+  view.rank = static_cast<uint32_t>(shape.size());
+  int64_t stride = 1;
+  for (uint32_t axis = view.rank; axis-- > 0;) {
+    view.shape[axis] = shape.begin()[axis];
+    view.strides[axis] = stride;
+    stride *= view.shape[axis];
+  }
+  return view;
+}
+
+bool find_masked_kernels(c10::DeviceIndex device, keel_dtype dtype) {
+  const View heads = sketch(device, dtype, {16, 1, 16});
+  const View rows = sketch(device, KEEL_FLOAT32, {1, 16});
+  const View mask = sketch(device, KEEL_FLOAT32, {1, 1, 16, 16});
+  const keel_op_attention_attributes attributes = {1, 0};
+  constexpr uint32_t kAttributes = sizeof attributes / sizeof(keel_attribute);
+  return has_kernel(device, KEEL_OP_ATTENTION, {&heads, &heads, &heads, nullptr, nullptr, &mask},
+                    {&heads, &rows}, &attributes, kAttributes) &&
+         has_kernel(device, KEEL_OP_ATTENTION_BACKWARD,
+                    {&heads, &heads, &heads, &heads, &heads, &rows, nullptr, nullptr, &mask},
+                    {&heads, &heads, &heads}, &attributes, kAttributes);
+}
+
+// Returns whether the device of |query| itself runs attention with masks. Where it does not, Keel
+// would on the CPU, and PyTorch's composition is better. Asks Keel once for each dtype and device.
+bool has_masked_kernels(const Tensor& query) {
+  enum : int8_t { kUnknown, kAbsent, kPresent };
+  static std::array<std::atomic<int8_t>, 3 << 7> known = {};
+  const c10::DeviceIndex device = query.device().index();
+  const at::ScalarType type = query.scalar_type();
+  const size_t place = type == at::kFloat ? 0 : type == at::kHalf ? 1 : 2;
+  std::atomic<int8_t>& result = known[(place << 7) + static_cast<size_t>(device)];
+  if (result.load(std::memory_order_relaxed) == kUnknown) {
+    const bool found = find_masked_kernels(device, dtype_of(type));
+    result.store(found ? kPresent : kAbsent, std::memory_order_relaxed);
+  }
+  return result.load(std::memory_order_relaxed) == kPresent;
+}
+
+// Whether Keel's operator takes |mask| with a query that is_taken().
+bool is_mask_taken(const Tensor& mask, const Tensor& query, const Tensor& key, bool is_causal) {
+  const at::ScalarType type = mask.scalar_type();
+  const bool is_known =
+      type == at::kBool || type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
+  if (!is_known || is_causal || mask.is_nested() || mask.device() != query.device()) return false;
+  if (mask.requires_grad() && at::GradMode::is_enabled()) return false;
+  if (mask.dim() < 2 || mask.dim() > 4 || mask.size(-1) != key.size(2)) return false;
+  for (int64_t axis = 2; axis <= mask.dim(); ++axis) {
+    const int64_t extent = mask.size(-axis);
+    if (extent != 1 && extent != query.size(4 - axis)) return false;
+  }
+  return has_masked_kernels(query);
+}
+
 int64_t attention_choice(const Tensor& query, const Tensor& key, const Tensor& value,
                          const std::optional<Tensor>& mask, double dropout, bool is_causal,
                          std::optional<double>, bool is_grouped) {
   const bool has_mask = mask.has_value() && mask->defined();
-  const bool is_fused =
-      !has_mask && dropout == 0 && is_taken(query, key, value, is_causal, is_grouped);
+  const bool is_fused = dropout == 0 && is_taken(query, key, value, is_causal, is_grouped) &&
+                        (!has_mask || is_mask_taken(*mask, query, key, is_causal));
   return static_cast<int64_t>(is_fused ? sdp::SDPBackend::overrideable : sdp::SDPBackend::math);
 }
 

@@ -75,10 +75,58 @@ class DeviceAttentionTest(DeviceCase):
         x = [by_token(2, 2, 33, 32).bfloat16() for _ in range(3)]
         self.check(*x, is_causal=True, tolerance=0.05)
 
-    def test_composed_with_masks_and_other_types(self):
+    def test_masks(self):
+        x = [by_token(2, 4, 6, 8), by_token(2, 4, 9, 8), by_token(2, 4, 9, 8)]
+        for shape in ((6, 9), (1, 9), (1, 6, 9), (4, 1, 9), (2, 1, 1, 9), (2, 1, 6, 9),
+                      (1, 4, 6, 9), (2, 4, 6, 9)):
+            with self.subTest(shape=shape):
+                seen = torch.rand(shape) < 0.7
+                self.check(*x, attn_mask=seen)
+                self.check(*x, attn_mask=torch.randn(shape).masked_fill(~seen, -torch.inf))
+                self.check(*x, attn_mask=torch.randn(shape), scale=0.3)
+        one = [by_token(1, 6, 5, 8), by_token(1, 2, 5, 8), by_token(1, 2, 5, 8)]
+        self.check(*one, attn_mask=torch.randn(6, 5, 5), enable_gqa=True)
+
+    def test_masks_that_hide_all_keys(self):
         x = [by_token(2, 2, 6, 8) for _ in range(3)]
-        self.check(*x, attn_mask=torch.rand(6, 6) < 0.8, is_fused=False)
-        self.check(*x, attn_mask=torch.randn(2, 1, 6, 6), is_fused=False)
+        seen = torch.rand(2, 1, 6, 6) < 0.5
+        seen[0, 0, 2] = False
+        self.check(*x, attn_mask=seen)
+        # The lowest number in place of -infinity: the weights of such a query are equal.
+        lowest = torch.zeros(2, 1, 6, 6).masked_fill(~seen, torch.finfo(torch.float32).min)
+        self.check(*x, attn_mask=lowest)
+
+    def test_masks_of_16_bits(self):
+        x = [by_token(2, 2, 33, 32).bfloat16() for _ in range(3)]
+        self.check(*x, attn_mask=torch.randn(2, 1, 33, 33).bfloat16(), tolerance=0.05)
+        self.check(*x, attn_mask=torch.rand(33, 33) < 0.8, tolerance=0.05)
+
+    def test_masks_that_are_views(self):
+        x = [by_token(3, 2, 7, 8).to("keel") for _ in range(3)]
+        row = torch.randn(3, 1, 1, 7, device="keel")
+        mask = torch.randn(3, 2, 7, 12, device="keel")[..., 2:9]
+        turned = torch.randn(7, 7, device="keel").T
+        every_key = torch.randn(3, 2, 7, 1, device="keel").expand(3, 2, 7, 7)
+        for view in (row.expand(3, 2, 7, 7), mask, turned, every_key):
+            with Operators() as operators:
+                got = scaled_dot_product_attention(*x, attn_mask=view)
+            self.assertIn(FUSED, operators.names)
+            want = scaled_dot_product_attention(*(each.cpu() for each in x), attn_mask=view.cpu())
+            torch.testing.assert_close(got.cpu(), want, atol=1e-5, rtol=1e-5)
+
+    def test_composed_with_gradients_of_masks_and_other_types(self):
+        x = [by_token(2, 2, 6, 8) for _ in range(3)]
+        gradients = {}
+        for device in ("cpu", "keel"):
+            mask = torch.linspace(-1, 1, 36).view(6, 6).to(device).requires_grad_()
+            with Operators() as operators:
+                out = scaled_dot_product_attention(*(each.to(device) for each in x),
+                                                   attn_mask=mask)
+            out.sum().backward()
+            gradients[device] = mask.grad.cpu()
+        self.assertNotIn(FUSED, operators.names)
+        torch.testing.assert_close(gradients["keel"], gradients["cpu"], atol=1e-5, rtol=1e-5)
+        self.check(*x, attn_mask=torch.randn(6, 1), is_fused=False)
         narrow = by_token(2, 2, 6, 4)
         self.check(x[0], x[1], narrow, is_fused=False)
 
