@@ -52,6 +52,22 @@ TEST_F(AscendOpsTest, AttentionBackwardIgnoresQueriesThatSeeNothing) {
   }
 }
 
+TEST_F(AscendOpsTest, AttentionWithAMaskIsLeftToTheFallback) {
+  open();
+  const keel_tensor x = floats({2, 1, 1}, {1, 2});
+  const keel_tensor rows = floats({1, 2}, {0, 0});
+  const keel_tensor mask = floats({1, 1, 2, 2}, {0, 0, 0, 0});
+  for (const keel_tensor* const given : {static_cast<const keel_tensor*>(nullptr), &mask}) {
+    EXPECT_EQ(supports(Call(KEEL_OP_ATTENTION, {&x, &x, &x, nullptr, nullptr, given}, {x, rows},
+                            {{.f = 1}, {.i = 0}})),
+              given == nullptr);
+    EXPECT_EQ(supports(Call(KEEL_OP_ATTENTION_BACKWARD,
+                            {&x, &x, &x, &x, &x, &rows, nullptr, nullptr, given}, {x, x, x},
+                            {{.f = 1}, {.i = 0}})),
+              given == nullptr);
+  }
+}
+
 // The library rounds the factor of a float16 tensor to float16.
 TEST_F(AscendOpsTest, ScaleOf16BitsTakesFactorsBeyondFloat16) {
   open();

@@ -154,8 +154,8 @@ struct SoftmaxBackwardArguments {
   uint32_t reserved;
 };
 
-// A mask, whose rows are dense; |data|: 0: no mask, or an empty one. Strides are in elements, and 0
-// where one row serves all. |queries|, |keys|: of each sequence, those that the mask does not hide.
+// A mask, whose rows are dense. |data| is 0 without a mask, or for an empty one. Strides are in
+// elements, and 0 where one row serves all. |queries| and |keys| of each sequence are not hidden.
 struct AttentionMask {
   Address data;
   int64_t sequence_stride, head_stride, query_stride;

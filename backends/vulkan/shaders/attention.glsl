@@ -19,8 +19,8 @@ float nothing() { return uintBitsToFloat(0xff800000u); }  // -infinity
 const uint kColumns = 4 << (kVariant >> 1);
 const uint kWidth = kColumns * kSide;
 
-// The mask, whose rows are dense. Strides are in elements, and 0 where one row serves all. |queries|
-// and |keys| of each sequence are not hidden.
+// The mask, whose rows are dense. Strides are in elements, and 0 where one row serves all.
+// |queries| and |keys| of each sequence are not hidden.
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Mask {
   Floats data;
   uint sequence_stride;
