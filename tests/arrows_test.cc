@@ -326,4 +326,54 @@ TEST(ArrowsTest, SystemSocketIsCaught) {
   }
 }
 
+// Whether |line| forks, starts a program or becomes one.
+bool starts_process(const std::string& line, bool in_test) {
+  // Tests fork to test forks, and run commands by the shell.
+  static const std::regex pattern(
+      R"((^|[^\w.>:])(::)?(v?fork|posix_spawnp?|f?execl?v?p?e?|popen)\(|\bstd::system\()");
+  static const std::regex of_tests(R"((^|[^\w.>:])(::)?posix_spawnp?\()");
+  static const char* const kPieces[] = {"fork(", "spawn", "exec", "popen(", "std::system("};
+  if (std::none_of(std::begin(kPieces), std::end(kPieces),
+                   [&](const char* piece) { return line.find(piece) != std::string::npos; })) {
+    return false;
+  }
+  return std::regex_search(line, in_test ? of_tests : pattern);
+}
+
+// Descriptors, groups, deadlines and reaping are handled in base/ipc/process.
+TEST(ArrowsTest, ProcessesAreStartedInOnePlace) {
+  const std::map<std::string, std::string> exceptions = {
+      {"bench/peers/ranks.cc", "ranks of another library: forks, and starts no program"},
+      {"conformance/faulty/leaves_process.cc", "a plugin, which sees the vendor side alone"},
+      {"conformance/here.cc", "becomes the debugger"},
+      {"fuzz/silent_peer.cc", "forks, and starts no program"},
+      {"tools/local_job.cc", "between fork and exec: binds cores, dies with its parent"}};
+  int seen = 0;
+  for_each_line([&](const std::string& file, const std::string& line) {
+    if (line.find_first_not_of(' ') == line.find("//")) return;
+    if (!starts_process(line, is_test(file))) return;
+    const bool is_launcher = file == "base/ipc/process.cc";
+    if (is_launcher) ++seen;
+    EXPECT_TRUE(is_launcher || exceptions.count(file) != 0)
+        << file << ": " << line << "\nprocesses are those of base/ipc/process.h";
+  });
+  EXPECT_GT(seen, 0) << "the scan does not see the launcher";
+}
+
+TEST(ArrowsTest, AnotherLauncherIsCaught) {
+  for (const char* line :
+       {"  const pid_t child = fork();", "  const int error = posix_spawnp(&pid, program);",
+        "  execvp(arguments[0], arguments);", "  execve(path, arguments, variables);",
+        "  FILE* const run = popen(command, mode);", "  return std::system(command);"}) {
+    EXPECT_TRUE(starts_process(line, /*in_test=*/false)) << line;
+  }
+  EXPECT_TRUE(starts_process("  posix_spawn(&pid, program);", /*in_test=*/true));
+  for (const char* line :
+       {"  if (process.start(options) != 0) fail();", "  after_fork();", "  executor.exec(call);",
+        "  const auto error = std::system_error(code);", "  keel_test_fork();"}) {
+    EXPECT_FALSE(starts_process(line, /*in_test=*/false)) << line;
+  }
+  EXPECT_FALSE(starts_process("  const pid_t child = fork();", /*in_test=*/true));
+}
+
 }  // namespace

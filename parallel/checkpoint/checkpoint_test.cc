@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -18,11 +15,10 @@
 #include <string>
 #include <vector>
 
+#include "base/ipc/process.h"
 #include "parallel/checkpoint/box.h"
 #include "parallel/checkpoint/shard.h"
 #include "parallel/testing/thread_ranks.h"
-
-extern char** environ;
 
 namespace keel::parallel {
 namespace {
@@ -421,17 +417,13 @@ TEST_F(CheckpointTest, AKilledWriterLeavesTheOldSetOrTheNew) {
   for (const std::string phase : {"snapshot", "shard", "index", "latest", "done"}) {
     const fs::path root = root_ / phase;
     save_all(2, {1}, root);
-    setenv("KEEL_TEST_PHASE", phase.c_str(), 1);
-    setenv("KEEL_TEST_ROOT", root.c_str(), 1);
-    std::string program = "/proc/self/exe";
-    std::string filter = "--gtest_filter=CheckpointTest.DISABLED_KilledWriter";
-    std::string disabled = "--gtest_also_run_disabled_tests";
-    char* const arguments[] = {program.data(), filter.data(), disabled.data(), nullptr};
-    pid_t child = 0;
-    ASSERT_EQ(posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environ), 0);
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << phase << " " << status;
+    ProcessOptions options;
+    options.command = {"/proc/self/exe", "--gtest_filter=CheckpointTest.DISABLED_KilledWriter",
+                       "--gtest_also_run_disabled_tests"};
+    options.environment = {"KEEL_TEST_PHASE=" + phase, "KEEL_TEST_ROOT=" + root.string()};
+    Process writer;
+    ASSERT_EQ(writer.start(options), 0);
+    ASSERT_EQ(writer.wait().signal, SIGKILL) << phase;
     expect_values(Checkpoint::open(root), 3, phase == "done" ? 2 : 1);
     // The next save works, and removes what was left.
     save_all(2, {3}, root);
