@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 // Debian's interpreter, for which python3-torch is installed; PATH may start with another one.
 constexpr char kDebians[] = "/usr/bin/python3";
 constexpr char kOfPath[] = "python3";
-constexpr std::chrono::seconds kTestTimeout{120};  // limit per answer
+constexpr std::chrono::seconds kAnswerLimit{120};  // limit per answer
 
 bool is_cpu(const TorchOptions& options) {
   return options.device == "cpu";
@@ -127,7 +127,7 @@ void TorchPeer::send(const std::string& line) {
 }
 
 std::string TorchPeer::receive() {
-  const Clock::time_point deadline = Clock::now() + kTestTimeout;
+  const Clock::time_point deadline = Clock::now() + kAnswerLimit;
   while (true) {
     const size_t end = received_.find('\n');
     if (end != std::string::npos) {

@@ -130,12 +130,12 @@ Status join_by_store(const NewRank& self, const CallerStore& store,
     is_id_for_hosts(&address);
     return serve_hosts(address, out_id);
   };
-  StoreMeeting meeting;
-  KEEL_RETURN_IF_ERROR(place.meet(info, &Team::make_segment, serve, &meeting));
-  if (meeting.spans_hosts) {
-    return join_hosts(self, meeting.hosts, nullptr, deadline, out_communicator);
+  StoreRendezvousResult result;
+  KEEL_RETURN_IF_ERROR(place.meet(info, &Team::make_segment, serve, &result));
+  if (result.spans_hosts) {
+    return join_hosts(self, result.hosts, nullptr, deadline, out_communicator);
   }
-  return enter_met(self, meeting.rendezvous, deadline, out_communicator);
+  return enter_met(self, result.rendezvous, deadline, out_communicator);
 }
 
 }  // namespace keel

@@ -30,7 +30,8 @@ void device_info(const Context& context) {
         fmt::format("alignment {} is no power of two >= 64", info.alignment));
   check(info.copy_alignment == 0 || std::has_single_bit(info.copy_alignment),
         fmt::format("copy_alignment {} is no power of two", info.copy_alignment));
-  check((info.capabilities & ~known_capabilities()) == 0, "claims has bits that mean nothing");
+  check((info.capabilities & ~known_capabilities()) == 0,
+        "capabilities has bits that mean nothing");
 }
 
 void allocation(const Context& context, uint64_t size) {

@@ -279,7 +279,7 @@ void info_of_each(const Context& context) {
     check(std::has_single_bit(info.alignment) && info.alignment >= 64,
           fmt::format("device {}: alignment {}", ordinal, info.alignment));
     check((info.capabilities & ~known_capabilities()) == 0,
-          fmt::format("device {}: claims {:#x}", ordinal, info.capabilities));
+          fmt::format("device {}: capabilities {:#x}", ordinal, info.capabilities));
     check(info.numa_node >= -1, fmt::format("device {}: numa_node {}", ordinal, info.numa_node));
     check(info.memory_bytes == 0 || info.max_alloc_bytes <= info.memory_bytes,
           fmt::format("device {}: max_alloc_bytes {} of {}", ordinal, info.max_alloc_bytes,

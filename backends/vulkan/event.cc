@@ -32,8 +32,8 @@ Event::~Event() {
   device_.functions().DestroyQueryPool(device_.handle(), timestamp_, nullptr);
 }
 
-void Event::set(TimelineValue moment, keel_status failure) {
-  moment_ = moment;
+void Event::set(TimelineValue completion, keel_status failure) {
+  completion_ = completion;
   failure_ = failure;
   submitted_.store(true, std::memory_order_release);
 }
@@ -57,12 +57,12 @@ keel_status Event::query() const {
     if (!lock.owns_lock()) return KEEL_NOT_READY;
     if (!is_submitted() && !link_->stream->submit_if_dry()) return KEEL_NOT_READY;
   }
-  return failure_ != KEEL_OK ? failure_ : moment_.queue->query(moment_.value);
+  return failure_ != KEEL_OK ? failure_ : completion_.queue->query(completion_.value);
 }
 
 keel_status Event::wait(int64_t timeout_ns) const {
   submit();
-  return failure_ != KEEL_OK ? failure_ : moment_.queue->wait(moment_.value, timeout_ns);
+  return failure_ != KEEL_OK ? failure_ : completion_.queue->wait(completion_.value, timeout_ns);
 }
 
 keel_status Event::notify(keel_notify_fn fn, void* user) const {
@@ -70,7 +70,7 @@ keel_status Event::notify(keel_notify_fn fn, void* user) const {
   if (failure_ != KEEL_OK) {
     fn(user, failure_);
   } else {
-    moment_.queue->notify(moment_.value, fn, user);
+    completion_.queue->notify(completion_.value, fn, user);
   }
   return KEEL_OK;
 }

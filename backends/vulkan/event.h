@@ -34,9 +34,9 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  // Called by the stream. The event completes when |moment| is reached, or has failed if |failure|
-  // is not KEEL_OK.
-  void set(TimelineValue moment, keel_status failure);
+  // Called by the stream. The event completes when |completion| is reached, or has failed if
+  // |failure| is not KEEL_OK.
+  void set(TimelineValue completion, keel_status failure);
   // Marks the event as part of the open batch of |link|'s stream, which calls set() later.
   void set_open(std::shared_ptr<StreamLink> link);
 
@@ -48,7 +48,7 @@ class Event {
   keel_status notify(keel_notify_fn fn, void* user) const;
   keel_status elapsed_since(const Event& start, uint64_t* out_nanoseconds) const;
 
-  TimelineValue moment() const { return moment_; }
+  TimelineValue completion() const { return completion_; }
   keel_status failure() const { return failure_; }
   VkQueryPool timestamp() const { return timestamp_; }  // VK_NULL_HANDLE without timing
 
@@ -61,7 +61,7 @@ class Event {
   VkQueryPool timestamp_ = VK_NULL_HANDLE;  // one query
   std::shared_ptr<StreamLink> link_;        // the stream whose open batch contains the event
   std::atomic<bool> submitted_{true};
-  TimelineValue moment_;  // moment_ and failure_ are valid after submission
+  TimelineValue completion_;  // completion_ and failure_ are valid after submission
   keel_status failure_ = KEEL_OK;
 };
 

@@ -43,8 +43,8 @@ class Queue {
 
   keel_status open(uint32_t family, uint32_t index);
 
-  // Submits |commands| (NULL: none) behind |wait_count| moments of other queues. |*out_value| is
-  // the clock's value after completion. Does not block on the device's work.
+  // Submits |commands| (NULL: none) behind |wait_count| timeline values of other queues.
+  // |*out_value| is the clock's value after completion. Does not block on the device's work.
   keel_status submit(VkCommandBuffer commands, const TimelineValue* waits, uint32_t wait_count,
                      uint64_t* out_value);
 

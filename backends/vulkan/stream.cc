@@ -191,9 +191,9 @@ keel_status Stream::flush() {
 keel_status Stream::idle() {
   if (failure_ != KEEL_OK) return failure_;
   if (open_ != VK_NULL_HANDLE) return KEEL_NOT_READY;
-  for (const TimelineValue& moment : depends_) {
-    if (moment.queue == nullptr) continue;
-    const keel_status status = moment.queue->query(moment.value);
+  for (const TimelineValue& completion : depends_) {
+    if (completion.queue == nullptr) continue;
+    const keel_status status = completion.queue->query(completion.value);
     if (status != KEEL_OK) return status == KEEL_NOT_READY ? status : fail(status);
   }
   return KEEL_OK;
@@ -252,17 +252,17 @@ keel_status Stream::wait_event(const Event& event) {
     fail(event.failure());
     return KEEL_OK;  // the stream's next wait reports it, like any failure of its work
   }
-  const TimelineValue moment = event.moment();
-  if (moment.queue->query(moment.value) == KEEL_OK) return KEEL_OK;
-  TimelineValue& known = depends_[moment.queue->index()];
-  if (known.queue != nullptr && known.value >= moment.value) return KEEL_OK;
-  if (moment.queue != &queue_) {
+  const TimelineValue completion = event.completion();
+  if (completion.queue->query(completion.value) == KEEL_OK) return KEEL_OK;
+  TimelineValue& known = depends_[completion.queue->index()];
+  if (known.queue != nullptr && known.value >= completion.value) return KEEL_OK;
+  if (completion.queue != &queue_) {
     // Work recorded so far need not wait.
     const keel_status status = flush();
     if (status != KEEL_OK) return status;
-    unsubmitted_waits_ |= 1u << moment.queue->index();
+    unsubmitted_waits_ |= 1u << completion.queue->index();
   }
-  known = moment;
+  known = completion;
   return KEEL_OK;
 }
 

@@ -23,7 +23,7 @@ namespace keel {
 namespace {
 
 // Limit for a new connection to send its hello.
-constexpr int64_t kTestTimeoutNs = 10'000'000'000;
+constexpr int64_t kHelloLimitNs = 10'000'000'000;
 
 // Creates one file with |bytes| for all ranks; each rank reads it independently.
 Status make_sealed_file(ByteView bytes, FileDescriptor* out_file) {
@@ -75,7 +75,7 @@ void BootstrapServer::on_peer(FileDescriptor socket, const Peer& peer) {
     return;
   }
   connections_.emplace(id, connection);
-  ServiceThread::get().set_deadline(id, Deadline::after(kTestTimeoutNs));
+  ServiceThread::get().set_deadline(id, Deadline::after(kHelloLimitNs));
 }
 
 void BootstrapServer::on_event(uint64_t id, uint32_t events) {
@@ -88,7 +88,7 @@ void BootstrapServer::on_event(uint64_t id, uint32_t events) {
   }
   if (events == 0) {
     leave(id, failure(KEEL_TIMED_OUT, "{}: no word for {} s", place_.text(),
-                      kTestTimeoutNs / 1'000'000'000));
+                      kHelloLimitNs / 1'000'000'000));
     return;
   }
   Packet packet;

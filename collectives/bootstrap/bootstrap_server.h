@@ -21,7 +21,7 @@ namespace keel {
 
 // Lives on the service thread from start() on, owned by the callbacks it registers there, and ends
 // after it has answered every rank. A misbehaving peer is only refused: a silent connection closes
-// after kTestTimeoutNs, and an arrived rank is bound to its first hello.
+// after kHelloLimitNs, and an arrived rank is bound to its first hello.
 class BootstrapServer : public std::enable_shared_from_this<BootstrapServer> {
  public:
   static Status start(const BootstrapAddress& place, SegmentFactory factory);

@@ -93,7 +93,7 @@ void HostServer::regroup_without(uint32_t rank, const Status& why) {
   for (auto& [context, asking] : askings_) {
     if (!std::binary_search(asking.members.begin(), asking.members.end(), rank)) continue;
     std::erase_if(asking.places, [&](const auto& place) { return place.second == rank; });
-    // The ranks that are left may be meeting again, with this one.
+    // The ranks that are left may wait for |rank| in another rendezvous.
     const std::shared_ptr<HostServer> next = asking.next.lock();
     if (next && !next->is_complete_ && next->failure_.ok()) next->fail_rendezvous(why);
     regroup_if_all_asked(asking);

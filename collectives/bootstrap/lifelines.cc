@@ -50,8 +50,8 @@ Status Lifelines::watch(const ProcessToken& owner, std::function<void()> on_cut,
   Line& line = lines_[owner];
   if (line.watches.empty()) {
     // The owner's listen queue holds as many connections as there may be ranks.
-    constexpr int64_t kTestTimeoutNs = 1'000'000'000;
-    const Status connected = connect(owner, Deadline::after(kTestTimeoutNs), &line.entry);
+    constexpr int64_t kConnectLimitNs = 1'000'000'000;
+    const Status connected = connect(owner, Deadline::after(kConnectLimitNs), &line.entry);
     if (!connected.ok()) {
       lines_.erase(owner);
       if (connected.code() != KEEL_UNAVAILABLE && connected.code() != KEEL_TIMED_OUT) {

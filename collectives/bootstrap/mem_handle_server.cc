@@ -22,7 +22,7 @@ namespace keel {
 namespace {
 
 // Limit for a new connection to send its request.
-constexpr int64_t kTestTimeoutNs = 5'000'000'000;
+constexpr int64_t kRequestLimitNs = 5'000'000'000;
 
 }  // namespace
 
@@ -124,7 +124,7 @@ void MemHandleServer::on_peer(FileDescriptor socket, const Peer& peer) {
     log(KEEL_LOG_WARNING, "process {} is not answered: {}", peer.pid, added.text());
     return;
   }
-  ServiceThread::get().set_deadline(connection, Deadline::after(kTestTimeoutNs));
+  ServiceThread::get().set_deadline(connection, Deadline::after(kRequestLimitNs));
 }
 
 MemHandleServer::Next MemHandleServer::on_request(int socket, const Peer& peer) {

@@ -66,7 +66,7 @@ inline constexpr uint64_t max_store_roster(uint32_t world) {
 Bytes write_store_roster(const StoreRoster& roster);
 Status parse_store_roster(ByteView bytes, StoreRoster* out_roster);
 
-// Whether the rank of |ticket| has the segment; or why a rank, which is named, ends the meeting.
+// Whether the rank of |ticket| has the segment; or why a rank, which is named, ends the rendezvous.
 struct StoreReport {
   ProcessToken ticket;
   Status result;

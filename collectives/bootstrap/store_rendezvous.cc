@@ -49,11 +49,11 @@ StoreRendezvous::StoreRendezvous(const CallerStore& store, uint32_t rank, uint32
     : store_(store), rank_(rank), world_(world), deadline_(deadline) {}
 
 Status StoreRendezvous::meet(const PeerInfo& self, SegmentFactory factory,
-                             const ServeHosts& serve_hosts, StoreMeeting* out_meeting) {
+                             const ServeHosts& serve_hosts, StoreRendezvousResult* out_result) {
   const std::string who = fmt::format("rank {} of {}: ", rank_, world_);
   // A rank that another process has come as leaves the others alone.
   KEEL_RETURN_IF_ERROR(arrive(self).with_prefix(who));
-  const Status met = rank_ == 0 ? lead(factory, serve_hosts, out_meeting) : follow(out_meeting);
+  const Status met = rank_ == 0 ? lead(factory, serve_hosts, out_result) : follow(out_result);
   if (!met.ok() && met.code() != KEEL_ALREADY_EXISTS) refuse(met);
   return met.with_prefix(who);
 }
@@ -163,7 +163,7 @@ Status StoreRendezvous::late() const {
 // ---- rank 0 ---------------------------------------------------------------------
 
 Status StoreRendezvous::lead(SegmentFactory factory, const ServeHosts& serve_hosts,
-                             StoreMeeting* out_meeting) {
+                             StoreRendezvousResult* out_result) {
   std::vector<StoreArrival> arrivals;
   KEEL_RETURN_IF_ERROR(collect(&arrivals));
   KEEL_RETURN_IF_ERROR(check_own_key());
@@ -174,12 +174,12 @@ Status StoreRendezvous::lead(SegmentFactory factory, const ServeHosts& serve_hos
   const bool share_memory =
       std::all_of(arrivals.begin(), arrivals.end(),
                   [&](const StoreArrival& each) { return each.place.shares_memory(own_.place); });
-  if (!share_memory) return lead_hosts(arrivals, serve_hosts, &roster, out_meeting);
+  if (!share_memory) return lead_hosts(arrivals, serve_hosts, &roster, out_result);
   const Look look = [&]() -> Status {
     for (const StoreArrival& each : arrivals) KEEL_RETURN_IF_ERROR(check_alive(each));
     return check_failed();
   };
-  return lead_inside(factory, &roster, out_meeting, look);
+  return lead_inside(factory, &roster, out_result, look);
 }
 
 Status StoreRendezvous::collect(std::vector<StoreArrival>* out_arrivals) const {
@@ -208,7 +208,7 @@ Status StoreRendezvous::check_own_key() const {
 
 Status StoreRendezvous::lead_hosts(const std::vector<StoreArrival>& arrivals,
                                    const ServeHosts& serve_hosts, StoreRoster* roster,
-                                   StoreMeeting* out_meeting) const {
+                                   StoreRendezvousResult* out_result) const {
   HostSecret secret;
   KEEL_RETURN_IF_ERROR(HostSecret::load(&secret));
   for (const StoreArrival& each : arrivals) {
@@ -219,15 +219,15 @@ Status StoreRendezvous::lead_hosts(const std::vector<StoreArrival>& arrivals,
                    "secret (KEEL_SECRET_FILE or KEEL_SECRET_FD; docs/hosts.md)",
                    each.self.rank);
   }
-  KEEL_RETURN_IF_ERROR(serve_hosts(&out_meeting->hosts));
-  out_meeting->spans_hosts = true;
-  roster->id = out_meeting->hosts.text;
+  KEEL_RETURN_IF_ERROR(serve_hosts(&out_result->hosts));
+  out_result->spans_hosts = true;
+  roster->id = out_result->hosts.text;
   return store_.set(kRoster, write_store_roster(*roster), deadline_);
 }
 
 Status StoreRendezvous::lead_inside(SegmentFactory factory, StoreRoster* roster,
-                                    StoreMeeting* out_meeting, const Look& look) const {
-  Rendezvous& rendezvous = out_meeting->rendezvous;
+                                    StoreRendezvousResult* out_result, const Look& look) const {
+  Rendezvous& rendezvous = out_result->rendezvous;
   for (const StoreRoster::Rank& rank : roster->ranks) rendezvous.peer_infos.push_back(rank.peer);
   note_peers(*roster);
   FileDescriptor segment;
@@ -272,7 +272,7 @@ Status StoreRendezvous::await_reports(const StoreRoster& roster, const Look& loo
 
 // ---- the other ranks ------------------------------------------------------------
 
-Status StoreRendezvous::follow(StoreMeeting* out_meeting) const {
+Status StoreRendezvous::follow(StoreRendezvousResult* out_result) const {
   StoreArrival leader;
   Status got = read_arrival(
       0, deadline_, [&] { return check_failed(); }, &leader);
@@ -299,16 +299,17 @@ Status StoreRendezvous::follow(StoreMeeting* out_meeting) const {
   }
   KEEL_RETURN_IF_ERROR(
       parsed.with_prefix(fmt::format("the store's value of '{}': ", store_.key(kRoster))));
-  const StoreRoster::Rank& seat = roster.ranks[rank_];
-  if (seat.ticket != own_.ticket || roster.ranks.size() != world_) return already_there(seat.peer);
-  if (roster.id.empty()) return enter(roster, out_meeting);
-  out_meeting->spans_hosts = true;
-  std::memcpy(out_meeting->hosts.text, roster.id.data(), roster.id.size());
+  const StoreRoster::Rank& entry = roster.ranks[rank_];
+  if (entry.ticket != own_.ticket || roster.ranks.size() != world_)
+    return already_there(entry.peer);
+  if (roster.id.empty()) return enter(roster, out_result);
+  out_result->spans_hosts = true;
+  std::memcpy(out_result->hosts.text, roster.id.data(), roster.id.size());
   return {};
 }
 
-Status StoreRendezvous::enter(const StoreRoster& roster, StoreMeeting* out_meeting) const {
-  Rendezvous& rendezvous = out_meeting->rendezvous;
+Status StoreRendezvous::enter(const StoreRoster& roster, StoreRendezvousResult* out_result) const {
+  Rendezvous& rendezvous = out_result->rendezvous;
   for (const StoreRoster::Rank& rank : roster.ranks) rendezvous.peer_infos.push_back(rank.peer);
   note_peers(roster);
   const ProcessToken& leader = rendezvous.peer_infos[0].process;
@@ -317,7 +318,7 @@ Status StoreRendezvous::enter(const StoreRoster& roster, StoreMeeting* out_meeti
                       : fetch_object(
                             leader, roster.segment, deadline_,
                             [] { return insiders::are_cut_off(); }, &rendezvous.segment);
-  // Rank 0 withdraws the segment if the meeting has failed.
+  // Rank 0 withdraws the segment if the rendezvous has failed.
   if (status.code() == KEEL_NOT_FOUND) {
     const Status failed = check_failed();
     if (!failed.ok()) return failed;

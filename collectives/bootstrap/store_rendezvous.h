@@ -20,7 +20,7 @@ namespace keel {
 
 // Result on each rank: |rendezvous| if all ranks share memory, else |hosts|, the id of a rendezvous
 // between hosts that all of them join.
-struct StoreMeeting {
+struct StoreRendezvousResult {
   bool spans_hosts = false;
   keel_unique_id hosts = {};
   Rendezvous rendezvous;
@@ -30,9 +30,9 @@ struct StoreMeeting {
 //   rank/R    rank R has come: StoreArrival
 //   roster    all have come: StoreRoster, by rank 0
 //   report/R  rank R has the segment: StoreReport, by all ranks but 0
-//   failed    why the meeting has failed: StoreReport, by any rank
+//   failed    why the rendezvous has failed: StoreReport, by any rank
 // A store's set and get suffice. A random ticket in each arrival, repeated in the roster, shows a
-// rank that another process came in its place, or that the keys are those of an earlier meeting.
+// rank that another process came in its place, or that the keys are those of an earlier rendezvous.
 // Each rank reads |failed| between two questions to the store; once ranks have the segment, rank 0
 // writes the failure there too.
 class StoreRendezvous {
@@ -46,7 +46,7 @@ class StoreRendezvous {
   // Meets the other ranks as |self|. |factory|: makes the segment, on rank 0. Failures name this
   // rank and are those of keel_comm_init_store.
   Status meet(const PeerInfo& self, SegmentFactory factory, const ServeHosts& serve_hosts,
-              StoreMeeting* out_meeting);
+              StoreRendezvousResult* out_result);
   // In place of meet(), or after it: the others fail with |why| and this rank's number.
   void refuse(const Status& why) const;
 
@@ -55,20 +55,21 @@ class StoreRendezvous {
 
   Status arrive(const PeerInfo& self);
   // Rank 0's part of meet().
-  Status lead(SegmentFactory factory, const ServeHosts& serve_hosts, StoreMeeting* out_meeting);
+  Status lead(SegmentFactory factory, const ServeHosts& serve_hosts,
+              StoreRendezvousResult* out_result);
   Status collect(std::vector<StoreArrival>* out_arrivals) const;
   Status check_own_key() const;
   Status lead_hosts(const std::vector<StoreArrival>& arrivals, const ServeHosts& serve_hosts,
-                    StoreRoster* roster, StoreMeeting* out_meeting) const;
-  Status lead_inside(SegmentFactory factory, StoreRoster* roster, StoreMeeting* out_meeting,
+                    StoreRoster* roster, StoreRendezvousResult* out_result) const;
+  Status lead_inside(SegmentFactory factory, StoreRoster* roster, StoreRendezvousResult* out_result,
                      const Look& look) const;
   Status await_reports(const StoreRoster& roster, const Look& look) const;
   // "ranks 1, 3 of 4 have"; empty if all have a value KEY/RANK.
   std::string absent_ranks(const char* key) const;
   Status late() const;
   // The other ranks' part of meet().
-  Status follow(StoreMeeting* out_meeting) const;
-  Status enter(const StoreRoster& roster, StoreMeeting* out_meeting) const;
+  Status follow(StoreRendezvousResult* out_result) const;
+  Status enter(const StoreRoster& roster, StoreRendezvousResult* out_result) const;
 
   Status read_arrival(uint32_t rank, const Deadline& deadline, const Look& look,
                       StoreArrival* out_arrival) const;

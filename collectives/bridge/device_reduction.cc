@@ -159,9 +159,9 @@ Status DeviceReduction::await(uint64_t round, WaitContext& wait_context,
 
 void DeviceReduction::settle() {
   // A window's copies end within milliseconds, or never on a hung device.
-  constexpr int64_t kTestTimeoutNs = 5'000'000'000;
+  constexpr int64_t kSettleLimitNs = 5'000'000'000;
   constexpr auto kPause = std::chrono::milliseconds(1);
-  const Deadline deadline = Deadline::after(kTestTimeoutNs);
+  const Deadline deadline = Deadline::after(kSettleLimitNs);
   for (Way* way : {&bringing_, &adding_, &taking_}) {
     // drain() may lack memory for an event: retry until it reports that the work ended.
     for (bool is_over = !way->stream; !is_over;) {

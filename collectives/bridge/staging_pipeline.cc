@@ -113,8 +113,8 @@ Status StagingPipeline::prepare(bool device_copies) {
 
 void StagingPipeline::settle() {
   // A window's copies end within milliseconds, or never on a hung device.
-  constexpr int64_t kTestTimeoutNs = 5'000'000'000;
-  const Deadline deadline = Deadline::after(kTestTimeoutNs);
+  constexpr int64_t kSettleLimitNs = 5'000'000'000;
+  const Deadline deadline = Deadline::after(kSettleLimitNs);
   if (to_host_) leaving_.settle(*to_host_, deadline);
   if (to_device_) entering_.settle(*to_device_, deadline);
 }

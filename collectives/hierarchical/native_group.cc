@@ -174,14 +174,14 @@ Status NativeGroup::split(std::span<const uint32_t> members, uint32_t index, Str
   }
   if (made.ok() || made.code() == KEEL_UNSUPPORTED || !splitting) return made;
   // A call blocked in the library returns after an abort, or never; the abort itself may hang too.
-  constexpr int64_t kTestTimeoutNs = 5'000'000'000;
+  constexpr int64_t kAbortLimitNs = 5'000'000'000;
   std::shared_ptr<AsyncCommInit> aborting;
   if (KEEL_HAS(keel_ccl_table, table, abort)) {
     const auto abort = [table, whole = native_](keel_plugin_comm**) { return table->abort(whole); };
     is_stuck_ = !AsyncCommInit::start(device_, "ccl.abort", abort, &aborting).ok();
   }
-  is_stuck_ = is_stuck_ || !splitting->ends(kTestTimeoutNs);
-  is_stuck_ = is_stuck_ || (aborting && !aborting->ends(kTestTimeoutNs));
+  is_stuck_ = is_stuck_ || !splitting->ends(kAbortLimitNs);
+  is_stuck_ = is_stuck_ || (aborting && !aborting->ends(kAbortLimitNs));
   return made;
 }
 
@@ -277,8 +277,8 @@ void NativeGroup::give_up(const Ref<EventRecord>& record) {
     if (!aborted.ok()) log(KEEL_LOG_ERROR, "{}", aborted.text());
   }
   // Aborted work ends within milliseconds, or never.
-  constexpr int64_t kTestTimeoutNs = 5'000'000'000;
-  if (record) (void)record->wait(Deadline::after(kTestTimeoutNs));
+  constexpr int64_t kAbortLimitNs = 5'000'000'000;
+  if (record) (void)record->wait(Deadline::after(kAbortLimitNs));
   if (is_over()) return;
   log(KEEL_LOG_ERROR, "{}: a native operation that was given up does not end, the device is lost",
       device_->name());

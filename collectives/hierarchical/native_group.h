@@ -67,8 +67,8 @@ class NativeGroup {
   };
   // Runs |copies| and then |calls| as one group, for |rank| of |team|, and blocks until they end.
   // If a copy or a call cannot be enqueued, returns the error, which the caller must report to the
-  // team. After any later failure the team and the native communicator are both aborted: returns
-  // the team's failure, and the library must not be used any more.
+  // team. After any later failure aborts the team, and the native communicator too if its work is
+  // still running: returns the team's failure, and the library must not be used any more.
   Status run(const char* name, std::span<const Copy> copies, std::span<const keel_ccl_call> calls,
              Team& team, uint32_t rank, WaitContext& wait_context);
 

@@ -177,10 +177,10 @@ keel_status info(keel_plugin_instance*, keel_ccl_info* out_info) {
 keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
                         keel_device_info* out_info) {
   const keel_status status = tables_of_two().device.info(instance, ordinal, out_info);
-  // A caller built before the |claims| member existed passes a shorter struct.
-  constexpr uint32_t kWithClaims =
+  // A caller built before the |capabilities| member existed passes a shorter struct.
+  constexpr uint32_t kWithCapabilities =
       offsetof(keel_device_info, capabilities) + sizeof(keel_device_info::capabilities);
-  if (status == KEEL_OK && out_info->header.size >= kWithClaims) {
+  if (status == KEEL_OK && out_info->header.size >= kWithCapabilities) {
     out_info->capabilities |= KEEL_CAPABILITY_CCL;
   }
   return status;

@@ -18,7 +18,7 @@ constexpr int64_t kRetryNs = 20'000'000;
 // A wider measurement means that the device was busy; it is used only if no better measurement is
 // known, or the known one is old.
 constexpr int64_t kNarrowNs = 200'000;
-constexpr int64_t kTestTimeoutNs = 5'000'000;
+constexpr int64_t kWaitLimitNs = 5'000'000;
 
 // Returns whether the plugin reports |record| done within |timeout_ns|. Does not settle the
 // record: a failure concerns the owners of the work.
@@ -41,7 +41,7 @@ bool wait_native(const EventRecord& record, int64_t timeout_ns) {
 
 DeviceClock::~DeviceClock() {
   anchor_ = {};
-  if (stream_) stream_->close(Deadline::after(kTestTimeoutNs)).ok();
+  if (stream_) stream_->close(Deadline::after(kWaitLimitNs)).ok();
 }
 
 bool DeviceClock::measure(Anchor* out_anchor) {
@@ -58,7 +58,7 @@ bool DeviceClock::measure(Anchor* out_anchor) {
       unusable_ = true;
       return false;
     }
-    if (!wait_native(*anchor.record, kTestTimeoutNs)) return out_anchor->record.get() != nullptr;
+    if (!wait_native(*anchor.record, kWaitLimitNs)) return out_anchor->record.get() != nullptr;
     const int64_t after = host_now_ns();
     anchor.width_ns = after - before;
     anchor.host_ns = before + anchor.width_ns / 2;

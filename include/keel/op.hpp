@@ -48,7 +48,7 @@ class Attribute {
     if (!is_float_) value.f = static_cast<double>(value_.i);
     return value;
   }
-  // Throws KEEL_INVALID_ARGUMENT for a fraction, or a value that int64 cannot hold.
+  // Throws KEEL_INVALID_ARGUMENT for a fraction, and for a magnitude of 2^63 or more.
   keel_attribute as_integer() const {
     if (!is_float_) return value_;
     if (std::trunc(value_.f) != value_.f || std::abs(value_.f) >= 0x1p63) {
