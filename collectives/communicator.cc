@@ -468,16 +468,20 @@ Communicator::Stats Communicator::stats() const {
   return stats;
 }
 
-std::string Communicator::explain_islands() {
-  return hierarchical_plan_ ? hierarchical_plan_->explain()
-                            : Hierarchical::plan_without(team()).explain();
+HierarchicalPlan Communicator::plan_of_islands() {
+  return hierarchical_plan_ ? *hierarchical_plan_ : Hierarchical::plan_without(team());
 }
 
 std::string Communicator::explain() {
-  const std::string inside = explain_communicator(
-      context_, timeout_ns_.load(std::memory_order_relaxed), selection_, table_name_,
-      explain_islands(), islands_ ? islands_->last_operation() : nullptr);
-  return hosts_ ? hosts_->explain(inside) : inside;
+  std::string text;
+  JsonWriter json(&text, JsonLayout::kOneLine);
+  const auto write_inside = [&] {
+    explain_communicator(context_, timeout_ns_.load(std::memory_order_relaxed), selection_,
+                         table_name_, plan_of_islands(),
+                         islands_ ? islands_->last_operation() : nullptr, json);
+  };
+  hosts_ ? hosts_->explain(write_inside, json) : write_inside();
+  return text;
 }
 
 }  // namespace keel

@@ -187,11 +187,11 @@ class Communicator final : public GateOwner {
     uint64_t native = 0;
   };
   Stats stats() const;
-  // Return JSON: explain() as in explain.h, explain_islands() the part about islands alone.
+  // Returns JSON: see explain.h.
   std::string explain();
-  std::string explain_islands();
 
  private:
+  HierarchicalPlan plan_of_islands();
   // Queues |work| for the worker thread, behind all earlier calls. The caller keeps |*out_task|
   // until await() has returned.
   Status begin_task(std::function<Status(RankContext&, WaitContext&)> work, Task* out_task);

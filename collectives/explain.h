@@ -6,18 +6,20 @@
 #include <cstdint>
 #include <string>
 
+#include "collectives/hierarchical/hierarchical_plan.h"
 #include "collectives/rank_context.h"
 #include "collectives/selection/selection.h"
+#include "core/json_writer.h"
 
 namespace keel {
 
-// Returns JSON (docs/collectives.md): ranks and islands, the sizes and algorithms in use, and the
-// predicted and measured time of the rank's last operation. Thread-safe while the rank runs
-// operations. |native|: JSON of the islands with a native library. |lane|: last operation of the
-// rank's lane between islands; NULL if the rank has no lane.
-std::string explain_communicator(RankContext& context, int64_t timeout_ns,
-                                 const Selection& selection, const std::string& table_name,
-                                 const std::string& native, const LastOperation* lane);
+// Writes a JSON object (docs/collectives.md): ranks and islands, the sizes and algorithms in use,
+// and the predicted and measured time of the rank's last operation. Thread-safe while the rank runs
+// operations. |native|: the islands with a native library. |lane|: last operation of the rank's
+// lane between islands; NULL if the rank has no lane.
+void explain_communicator(RankContext& context, int64_t timeout_ns, const Selection& selection,
+                          const std::string& table_name, const HierarchicalPlan& native,
+                          const LastOperation* lane, JsonWriter& json);
 
 }  // namespace keel
 

@@ -90,6 +90,12 @@ void JsonWriter::number(double value) {
   fmt::format_to(std::back_inserter(out_), "{}", value);
 }
 
+void JsonWriter::rounded(double value, int digits) {
+  if (!std::isfinite(value)) return null();
+  begin_value();
+  fmt::format_to(std::back_inserter(out_), "{:.{}g}", value, digits);
+}
+
 void JsonWriter::null() {
   begin_value();
   out_ += "null";
@@ -114,12 +120,13 @@ void JsonWriter::begin_value() {
     has_key_ = false;
     return;
   }
-  if (!is_first_) out_ += ',';
+  if (!is_first_) out_ += layout_ == JsonLayout::kLines ? "," : ", ";
   is_first_ = false;
   begin_line();
 }
 
 void JsonWriter::begin_line() {
+  if (layout_ == JsonLayout::kOneLine) return;
   out_ += '\n';
   out_.append(2 * depth_, ' ');
 }

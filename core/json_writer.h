@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <concepts>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -18,11 +19,16 @@ void append_json_string(std::string& out, std::string_view text);
 // Returns |text| as append_json_string() writes it.
 std::string json_string(std::string_view text);
 
-// Writes one value per line, indented by two spaces per level. The caller closes every object and
-// array it opens and gives each member of an object a key.
+enum class JsonLayout : uint8_t {
+  kLines,   // one value per line, indented by two spaces per level
+  kOneLine  // {"a": 1, "b": [2, 3]}
+};
+
+// The caller closes every object and array it opens and gives each member of an object a key.
 class JsonWriter {
  public:
-  explicit JsonWriter(std::string* out) : out_(*out) {}
+  explicit JsonWriter(std::string* out, JsonLayout layout = JsonLayout::kLines)
+      : out_(*out), layout_(layout) {}
 
   void begin_object() { open('{'); }
   void end_object() { close('}'); }
@@ -34,7 +40,8 @@ class JsonWriter {
   void text_or_null(const char* value);
   void boolean(bool value);
   void null();
-  void number(double value);  // null if not finite
+  void number(double value);               // null if not finite
+  void rounded(double value, int digits);  // number() with |digits| significant digits
   template <std::integral Integer>
   void number(Integer value) {
     begin_value();
@@ -49,6 +56,7 @@ class JsonWriter {
   void begin_line();
 
   std::string& out_;
+  const JsonLayout layout_;
   size_t depth_ = 0;
   bool is_first_ = true;  // the next value is the first of the open object or array
   bool has_key_ = false;  // a key was written, its value was not

@@ -73,5 +73,24 @@ TEST(JsonWriterTest, NestsAndIndents) {
 })");
 }
 
+TEST(JsonWriterTest, OneLine) {
+  std::string out;
+  JsonWriter json(&out, JsonLayout::kOneLine);
+  json.begin_object();
+  json.key("name").text("a \"chip\"");
+  json.key("empty").begin_array();
+  json.end_array();
+  json.key("list").begin_array();
+  json.rounded(0.123456, 4);
+  json.rounded(250, 4);
+  json.rounded(std::numeric_limits<double>::infinity(), 4);
+  json.end_array();
+  json.key("object").begin_object();
+  json.end_object();
+  json.end_object();
+  EXPECT_EQ(out,
+            R"({"name": "a \"chip\"", "empty": [], "list": [0.1235, 250, null], "object": {}})");
+}
+
 }  // namespace
 }  // namespace keel

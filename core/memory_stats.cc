@@ -2,9 +2,8 @@
 // Statistics and snapshots of Memory.
 #include <fmt/format.h>
 
-#include <iterator>
-
 #include "core/device.h"
+#include "core/json_writer.h"
 #include "core/memory.h"
 
 namespace keel {
@@ -30,22 +29,25 @@ const char* state_name(const MemoryBlock& block) {
   return block.waits_for_all ? "pending" : "free";
 }
 
-void append_block(const MemoryBlock& block, std::string* text) {
-  auto out = std::back_inserter(*text);
-  fmt::format_to(out, "{{\"offset\":{},\"size\":{},\"state\":\"{}\"",
-                 block.base - block.segment->base, block.size, state_name(block));
+void write_block(JsonWriter& json, const MemoryBlock& block) {
+  json.begin_object();
+  json.key("offset").number(block.base - block.segment->base);
+  json.key("size").number(block.size);
+  json.key("state").text(state_name(block));
   if (!block.is_free()) {
-    fmt::format_to(out, ",\"requested\":{},\"stream\":{}", block.requested, block.stream);
+    json.key("requested").number(block.requested);
+    json.key("stream").number(block.stream);
   }
-  *text += ",\"after\":[";
-  bool first = true;
+  json.key("after").begin_array();
   for (const StreamPoint& point : block.points) {
     if (point.timeline->is_done(point.position)) continue;
-    fmt::format_to(out, "{}{{\"stream\":{},\"position\":{}}}", first ? "" : ",",
-                   point.timeline->id(), point.position);
-    first = false;
+    json.begin_object();
+    json.key("stream").number(point.timeline->id());
+    json.key("position").number(point.position);
+    json.end_object();
   }
-  *text += "]}";
+  json.end_array();
+  json.end_object();
 }
 
 }  // namespace
@@ -75,25 +77,36 @@ void Memory::reset_peaks() {
 
 std::string Memory::snapshot() const {
   std::lock_guard lock(mutex_);
-  std::string text = fmt::format(
-      "{{\"device\":\"{}\",\"allocated\":{},\"requested\":{},\"reserved\":{},\"segments\":[",
-      device_.name(), allocated_, requested_, store_.reserved());
+  std::string text;
+  JsonWriter json(&text, JsonLayout::kOneLine);
+  json.begin_object();
+  json.key("device").text(device_.name());
+  json.key("allocated").number(allocated_);
+  json.key("requested").number(requested_);
+  json.key("reserved").number(store_.reserved());
+  json.key("segments").begin_array();
   const MemorySegment* segment = nullptr;
+  const auto end_segment = [&] {
+    if (segment == nullptr) return;
+    json.end_array();
+    json.end_object();
+  };
   store_.for_each_block([&](const MemoryBlock& block) {
-    if (block.segment == segment) {
-      text += ',';
-    } else {
-      if (segment != nullptr) text += "]},";
+    if (block.segment != segment) {
+      end_segment();
       segment = block.segment;
-      fmt::format_to(std::back_inserter(text),
-                     "{{\"address\":\"{:#x}\",\"size\":{},\"kind\":\"{}\",\"class\":\"{}\","
-                     "\"blocks\":[",
-                     reinterpret_cast<uintptr_t>(segment->base), segment->size,
-                     kind_name(segment->kind), class_name(segment->size_class));
+      json.begin_object();
+      json.key("address").text(fmt::format("{:#x}", reinterpret_cast<uintptr_t>(segment->base)));
+      json.key("size").number(segment->size);
+      json.key("kind").text(kind_name(segment->kind));
+      json.key("class").text(class_name(segment->size_class));
+      json.key("blocks").begin_array();
     }
-    append_block(block, &text);
+    write_block(json, block);
   });
-  text += segment == nullptr ? "]}" : "]}]}";
+  end_segment();
+  json.end_array();
+  json.end_object();
   return text;
 }
 

@@ -11,10 +11,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "collectives/hierarchical/hierarchical.h"
 #include "collectives/runner.h"
 #include "core/api.h"
+#include "core/json_writer.h"
 #include "fuzz/bytes.h"
 #include "fuzz/silent_peer.h"
 
@@ -238,7 +240,10 @@ class Team {
     for (uint32_t rank = 0; rank < world_; ++rank) {
       if (plan.island(rank)[plan.index_of(rank)] != rank) __builtin_trap();
     }
-    if (plan.explain().empty()) __builtin_trap();
+    std::string text;
+    keel::JsonWriter json(&text);
+    plan.explain(json);
+    if (text.empty()) __builtin_trap();
     const keel::Request request = draw();
     (void)plan.takes(request, bytes_.one_in(2));
     (void)plan.by_messages(request);

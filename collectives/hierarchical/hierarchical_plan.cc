@@ -20,15 +20,6 @@ std::string_view library_of(const NativeOffer& offer) {
   return {offer.library.data(), strnlen(offer.library.data(), offer.library.size())};
 }
 
-// Makes a plugin's text safe between JSON quotes.
-std::string printable(std::string_view text) {
-  std::string result(text);
-  std::replace_if(
-      result.begin(), result.end(),
-      [](char each) { return each < 0x20 || each > 0x7e || each == '"' || each == '\\'; }, '?');
-  return result;
-}
-
 // "sim#2" of "sim#2:0": two instances of a plugin may have different libraries of the same name.
 std::string_view backend_of(const NativeRank& rank) {
   return std::string_view(rank.device).substr(0, rank.device.find(':'));
@@ -155,26 +146,31 @@ std::string HierarchicalPlan::why_alone(uint32_t rank) const {
   return has_peer ? "its library does not reach the others" : "no other rank has its library";
 }
 
-std::string HierarchicalPlan::explain() const {
-  std::string islands;
+void HierarchicalPlan::explain(JsonWriter& json) const {
+  json.begin_object();
+  json.key("islands").begin_array();
   std::map<std::string, std::vector<uint32_t>> alone;
   for (const std::vector<uint32_t>& island : islands_) {
     if (island.size() == 1) {
       alone[why_alone(island[0])].push_back(island[0]);
       continue;
     }
-    islands +=
-        fmt::format("{}{{\"ranks\": \"{}\", \"library\": \"{}\"}}", islands.empty() ? "" : ", ",
-                    rank_list(island), printable(library_of(ranks_[island[0]].offer)));
+    json.begin_object();
+    json.key("ranks").text(rank_list(island));
+    json.key("library").text(library_of(ranks_[island[0]].offer));
+    json.end_object();
   }
-  std::string others;
+  json.end_array();
+  json.key("alone").begin_array();
   for (const auto& [why, ranks] : alone) {
-    others += fmt::format("{}{{\"ranks\": \"{}\", \"why\": \"{}\"}}", others.empty() ? "" : ", ",
-                          rank_list(ranks), why);
+    json.begin_object();
+    json.key("ranks").text(rank_list(ranks));
+    json.key("why").text(why);
+    json.end_object();
   }
-  const bool has_lanes = any_ && islands_.size() > 1;
-  return fmt::format("{{\"islands\": [{}], \"alone\": [{}], \"lanes\": {}}}", islands, others,
-                     has_lanes ? lanes_ : 0);
+  json.end_array();
+  json.key("lanes").number(any_ && islands_.size() > 1 ? lanes_ : 0);
+  json.end_object();
 }
 
 }  // namespace keel

@@ -10,6 +10,7 @@
 #include "collectives/bootstrap/identity.h"
 #include "collectives/hierarchical/native_offer.h"
 #include "collectives/operation.h"
+#include "core/json_writer.h"
 
 namespace keel {
 
@@ -66,8 +67,9 @@ class HierarchicalPlan {
   // would carry the data inline in the operation descriptors.
   bool takes(const Request& request, bool is_small) const;
 
-  // JSON object with the islands, and for every other rank the reason why the rank is alone.
-  std::string explain() const;
+  // Writes a JSON object with the islands, and for every other rank the reason why the rank is
+  // alone.
+  void explain(JsonWriter& json) const;
 
  private:
   struct GroupIndex {

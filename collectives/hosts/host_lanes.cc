@@ -90,14 +90,14 @@ Status HostLanes::run_between(const Request& whole, Request& part, uint64_t divi
   return executor_.run(part, {divisor}, wait);
 }
 
-std::string HostLanes::explain_shares() const {
+void HostLanes::explain_shares(JsonWriter& json) const {
   constexpr uint64_t kWhole = 1 << 20;
-  std::vector<std::string> texts;
+  json.begin_array();
   for (uint32_t i = 0; i < size(); ++i) {
     const auto part = static_cast<double>(shares(kWhole, /*element=*/1)[i].count);
-    texts.push_back(fmt::format("{:.4g}", part / kWhole));
+    json.rounded(part / kWhole, 4);
   }
-  return fmt::format("{}", fmt::join(texts, ", "));
+  json.end_array();
 }
 
 Status HostLanes::all_reduce(const Request& request, WireWait& wait) {

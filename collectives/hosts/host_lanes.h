@@ -12,6 +12,7 @@
 #include "collectives/hosts/host_inside.h"
 #include "collectives/runner.h"
 #include "collectives/selection/selection.h"
+#include "core/json_writer.h"
 
 namespace keel {
 
@@ -28,8 +29,8 @@ class HostLanes {
   Status run(const Request& request, WireWait& wait);
   // Number of lanes; 0: none.
   uint32_t size() const { return size_ > 1 ? size_ : 0; }
-  // Parts of the data by lane: "0.75, 0.25".
-  std::string explain_shares() const;
+  // Writes the parts of the data by lane as a JSON array: [0.75, 0.25].
+  void explain_shares(JsonWriter& json) const;
   HostExecutor& executor() { return executor_; }
   const HostExecutor& executor() const { return executor_; }
   // The communicator's rank behind rank |index| of the lane.

@@ -2,14 +2,12 @@
 #include "collectives/hosts/host_runner.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 #include <map>
 
 #include "collectives/selection/table_source.h"
-#include "core/json_writer.h"
 
 namespace keel {
 
@@ -304,56 +302,89 @@ HostRunner::Stats HostRunner::stats() const {
   return stats_;
 }
 
-std::string HostRunner::explain_choice() const {
+void HostRunner::explain_choice(JsonWriter& json) const {
   constexpr uint64_t kLarge = 1 << 20;
-  std::string candidates;
+  json.key("selection_key").begin_object();
+  json.key("ranks").number(group_->world());
+  json.key("reach").text(fmt::format("hosts:{}", group_->hosts().size()));
+  json.key("cores").text("*");
+  json.end_object();
+  json.key("candidates").begin_object();
   for (uint32_t i = 0; i < KEEL_COLLECTIVE_COUNT; ++i) {
     Request request;
     request.collective = static_cast<keel_collective>(i);
     request.count = kLarge;
     if (!find_chosen_collective(collective_name(request.collective))) continue;
-    std::string names;
+    json.key(collective_name(request.collective)).begin_array();
     for (uint32_t j = 0; j < kAlgorithms; ++j) {
       const auto algorithm = static_cast<Algorithm>(j);
-      if (!may_run(algorithm, request)) continue;
-      names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", algorithm_name(algorithm));
+      if (may_run(algorithm, request)) json.text(algorithm_name(algorithm));
     }
-    candidates += fmt::format("{}\"{}\": [{}]", candidates.empty() ? "" : ", ",
-                              collective_name(request.collective), names);
+    json.end_array();
   }
-  return fmt::format(
-      "\"selection_key\": {{\"ranks\": {}, \"reach\": \"hosts:{}\", \"cores\": \"*\"}}, "
-      "\"candidates\": {{{}}}, \"measured_table\": {}",
-      group_->world(), group_->hosts().size(), candidates, json_string(measured_table_path()));
+  json.end_object();
+  json.key("measured_table").text(measured_table_path());
 }
 
-std::string HostRunner::explain(const std::string& inner) const {
-  std::vector<std::string> hosts;
-  for (uint32_t host = 0; host < group_->hosts().size(); ++host) {
-    hosts.push_back(fmt::format("{{\"name\": {}, \"ranks\": [{}]}}",
-                                json_string(group_->host_name(host)),
-                                fmt::join(group_->hosts()[host], ", ")));
+void HostRunner::explain(const std::function<void()>& write_inside, JsonWriter& json) const {
+  Last last;
+  bool has_last = false;
+  Stats stats;
+  {
+    const std::lock_guard lock(mutex_);
+    last = last_;
+    has_last = has_last_;
+    stats = stats_;
   }
-  const std::lock_guard lock(mutex_);
-  std::string last = "null";
-  if (has_last_) {
-    last = fmt::format(
-        "{{\"operation\": \"{}\", \"bytes\": {}, \"path\": \"{}\", \"algorithm\": \"{}\", "
-        "\"steps\": {}, \"step_bytes\": {}, \"staged\": {}, \"measured_ms\": {:.4g}}}",
-        collective_name(last_.collective), last_.bytes, last_.by_lanes ? "lanes" : "flat",
-        last_.algorithm, last_.rounds, last_.round_bytes, last_.is_staged, last_.seconds * 1e3);
-  }
+  const auto write_traffic = [&](uint64_t sent, uint64_t received) {
+    json.begin_object();
+    json.key("sent").number(sent);
+    json.key("received").number(received);
+    json.end_object();
+  };
   const auto& forced = group_->agreement().algorithm;
-  return fmt::format(
-      "{{\"world\": {}, \"path\": \"hosts\", \"chunk_bytes\": {}, \"algorithm\": \"{}\", {}, "
-      "\"hosts\": [{}], \"lanes\": {}, \"lane_shares\": [{}], \"wire\": \"{}\", \"wire_bytes\": "
-      "{{\"sent\": {}, "
-      "\"received\": {}}}, \"wire_messages\": {{\"sent\": {}, \"received\": {}}}, \"last\": {}, "
-      "\"host\": {}}}",
-      group_->world(), group_->agreement().chunk_bytes,
-      forced ? algorithm_name(*forced) : "built-in", explain_choice(), fmt::join(hosts, ", "),
-      lanes_.size(), lanes_.explain_shares(), group_->wires().name(), stats_.sent, stats_.received,
-      stats_.messages_sent, stats_.messages_received, last, inner);
+  json.begin_object();
+  json.key("world").number(group_->world());
+  json.key("path").text("hosts");
+  json.key("chunk_bytes").number(group_->agreement().chunk_bytes);
+  json.key("algorithm").text(forced ? algorithm_name(*forced) : "built-in");
+  explain_choice(json);
+  json.key("hosts").begin_array();
+  for (uint32_t host = 0; host < group_->hosts().size(); ++host) {
+    json.begin_object();
+    json.key("name").text(group_->host_name(host));
+    json.key("ranks").begin_array();
+    for (const uint32_t rank : group_->hosts()[host]) json.number(rank);
+    json.end_array();
+    json.end_object();
+  }
+  json.end_array();
+  json.key("lanes").number(lanes_.size());
+  json.key("lane_shares");
+  lanes_.explain_shares(json);
+  json.key("wire").text(group_->wires().name());
+  json.key("wire_bytes");
+  write_traffic(stats.sent, stats.received);
+  json.key("wire_messages");
+  write_traffic(stats.messages_sent, stats.messages_received);
+  json.key("last");
+  if (has_last) {
+    json.begin_object();
+    json.key("operation").text(collective_name(last.collective));
+    json.key("bytes").number(last.bytes);
+    json.key("path").text(last.by_lanes ? "lanes" : "flat");
+    json.key("algorithm").text(last.algorithm);
+    json.key("steps").number(last.rounds);
+    json.key("step_bytes").number(last.round_bytes);
+    json.key("staged").boolean(last.is_staged);
+    json.key("measured_ms").rounded(last.seconds * 1e3, 4);
+    json.end_object();
+  } else {
+    json.null();
+  }
+  json.key("host");
+  write_inside();
+  json.end_object();
 }
 
 }  // namespace keel

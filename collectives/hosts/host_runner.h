@@ -4,6 +4,7 @@
 #define KEEL_COLLECTIVES_HOSTS_HOST_RUNNER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,6 +20,7 @@
 #include "collectives/hosts/poll_budget.h"
 #include "collectives/operation.h"
 #include "collectives/runner.h"
+#include "core/json_writer.h"
 
 namespace keel {
 
@@ -54,9 +56,9 @@ class HostRunner {
     StagingPipeline::Traffic staged;
   };
   Stats stats() const;
-  // Returns JSON: hosts, lanes, wires, bytes, and |inner|, the text of the rank's own host.
-  // Thread-safe.
-  std::string explain(const std::string& inner) const;
+  // Writes a JSON object: hosts, lanes, wires, bytes, and what |write_inside|() writes of the
+  // rank's own host. Thread-safe.
+  void explain(const std::function<void()>& write_inside, JsonWriter& json) const;
 
  private:
   // Ranks among which messages move |request|'s data: all, or one of each host.
@@ -64,8 +66,8 @@ class HostRunner {
   bool may_run(Algorithm algorithm, const Request& request) const;
   // As if all ranks sent |bytes|.
   Algorithm choose(const Request& request, uint64_t bytes) const;
-  // Members of a JSON object for `keel perf --tune`, as explain_selection().
-  std::string explain_choice() const;
+  // Writes members of the open JSON object for `keel perf --tune`, as explain_selection().
+  void explain_choice(JsonWriter& json) const;
   Status run_collective(const Request& request, WaitContext& wait_context);
   Status run_messages(const Request& request, FlightRecorder::Entry* entry,
                       WaitContext& wait_context);

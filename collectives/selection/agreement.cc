@@ -2,7 +2,6 @@
 #include "collectives/selection/agreement.h"
 
 #include "collectives/operation.h"
-#include "core/json_writer.h"
 #include "core/log.h"
 
 namespace keel {
@@ -39,30 +38,34 @@ Status accept_selection(Team& team, uint32_t rank, const TableSource& table,
   return {};
 }
 
-std::string explain_selection(Team& team, const Selection& selection, const std::string& name) {
+void explain_selection(Team& team, const Selection& selection, const std::string& name,
+                       JsonWriter& json) {
   const SelectionKey selection_key = selection_key_of(team);
-  std::string candidates;
+  json.key("selection_key").begin_object();
+  json.key("ranks").number(selection_key.world);
+  json.key("reach").text(selection_key.staged ? "staged" : "alias");
+  json.key("cores").text(selection_key.oversubscribed ? "oversubscribed" : "dedicated");
+  json.end_object();
+  json.key("algorithms");
+  selection.write(json, /*narrow=*/false);
+  json.key("algorithms_of_narrow_sums");
+  selection.write(json, /*narrow=*/true);
+  json.key("foreign_buffers");
+  selection.write_foreign(json);
+  json.key("candidates").begin_object();
   for (uint32_t i = 0; i < KEEL_COLLECTIVE_COUNT; ++i) {
     const auto collective = static_cast<keel_collective>(i);
     if (!find_chosen_collective(collective_name(collective))) continue;
-    std::string names;
+    json.key(collective_name(collective)).begin_array();
     for (uint32_t j = 0; j < kAlgorithms; ++j) {
       const auto algorithm = static_cast<Algorithm>(j);
-      if (!applies(algorithm, collective, selection_key.world)) continue;
-      names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", algorithm_name(algorithm));
+      if (applies(algorithm, collective, selection_key.world)) json.text(algorithm_name(algorithm));
     }
-    candidates += fmt::format("{}\"{}\": [{}]", candidates.empty() ? "" : ", ",
-                              collective_name(collective), names);
+    json.end_array();
   }
-  return fmt::format(
-      "\"selection_key\": {{\"ranks\": {}, \"reach\": \"{}\", \"cores\": \"{}\"}}, "
-      "\"algorithms\": {}, \"algorithms_of_narrow_sums\": {}, \"foreign_buffers\": {}, "
-      "\"candidates\": {{{}}}, "
-      "\"table\": {}, \"measured_table\": {}",
-      selection_key.world, selection_key.staged ? "staged" : "alias",
-      selection_key.oversubscribed ? "oversubscribed" : "dedicated", selection.json(false),
-      selection.json(true), selection.foreign_json(), candidates, json_string(name),
-      json_string(measured_table_path()));
+  json.end_object();
+  json.key("table").text(name);
+  json.key("measured_table").text(measured_table_path());
 }
 
 }  // namespace keel

@@ -8,6 +8,7 @@
 #include "collectives/selection/selection.h"
 #include "collectives/selection/table_source.h"
 #include "collectives/team.h"
+#include "core/json_writer.h"
 #include "core/status.h"
 
 namespace keel {
@@ -23,8 +24,9 @@ Status propose_selection(Team& team, const TableSource& table, Selection* out_se
 Status accept_selection(Team& team, uint32_t rank, const TableSource& table,
                         Selection* out_selection);
 
-// Members of a JSON object, for explain(). |name|: name of the rank's own table.
-std::string explain_selection(Team& team, const Selection& selection, const std::string& name);
+// Writes members of the open JSON object, for explain(). |name|: name of the rank's own table.
+void explain_selection(Team& team, const Selection& selection, const std::string& name,
+                       JsonWriter& json);
 
 }  // namespace keel
 

@@ -5,6 +5,7 @@
 
 #include "collectives/operation.h"
 #include "collectives/transports/control_segment.h"
+#include "core/json_writer.h"
 
 namespace keel {
 
@@ -191,14 +192,23 @@ const Selection::Range& range_at(const Selection::Range* range, uint64_t bytes) 
 
 // [{"to": 4096, "|key|": "eager"}, ...]; |name|(way) returns a string.
 template <typename Name>
-std::string json_of(const Selection::Range* range, const char* key, const Name& name) {
-  std::string text = "[";
-  for (;; ++range) {
-    const bool is_last = range->last == UINT64_MAX;
-    text += is_last ? std::string("{") : fmt::format("{{\"to\": {}, ", range->last);
-    text += fmt::format("\"{}\": \"{}\"}}", key, name(range->way));
-    if (is_last) return text + "]";
-    text += ", ";
+void write_ranges(JsonWriter& json, const Selection::Range* range, const char* key,
+                  const Name& name) {
+  json.begin_array();
+  for (bool is_last = false; !is_last; ++range) {
+    is_last = range->last == UINT64_MAX;
+    json.begin_object();
+    if (!is_last) json.key("to").number(range->last);
+    json.key(key).text(name(range->way));
+    json.end_object();
+  }
+  json.end_array();
+}
+
+bool equal_ranges(const Selection::Range* a, const Selection::Range* b) {
+  for (;; ++a, ++b) {
+    if (a->last != b->last || a->way != b->way) return false;
+    if (a->last == UINT64_MAX) return true;
   }
 }
 
@@ -309,34 +319,44 @@ uint64_t Selection::eager_bytes(keel_collective collective) const {
   return first.way == static_cast<uint64_t>(Algorithm::kEager) ? first.last : 0;
 }
 
-std::string Selection::json(bool narrow) const {
-  std::string text;
+void Selection::write(JsonWriter& json, bool narrow) const {
+  json.begin_object();
   for (uint32_t i = 0; i < KEEL_COLLECTIVE_COUNT; ++i) {
     const auto collective = static_cast<keel_collective>(i);
     if (!find_chosen_collective(collective_name(collective))) continue;
     if (narrow && !reduces(collective)) continue;
-    text += fmt::format("{}\"{}\": ", text.empty() ? "" : ", ", collective_name(collective));
-    text += json_of(ranges_of(collective, narrow), "algorithm",
-                    [](uint64_t way) { return algorithm_name(static_cast<Algorithm>(way)); });
+    json.key(collective_name(collective));
+    write_ranges(json, ranges_of(collective, narrow), "algorithm",
+                 [](uint64_t way) { return algorithm_name(static_cast<Algorithm>(way)); });
   }
-  return "{" + text + "}";
+  json.end_object();
 }
 
-std::string Selection::foreign_json() const {
-  std::string text;
+void Selection::write_foreign(JsonWriter& json) const {
+  json.begin_object();
   for (uint32_t i = 0; i < KEEL_COLLECTIVE_COUNT; ++i) {
     const auto collective = static_cast<keel_collective>(i);
     if (!find_chosen_collective(collective_name(collective)) || !can_attach(collective)) continue;
-    text += fmt::format("{}\"{}\": ", text.empty() ? "" : ", ", collective_name(collective));
-    text += json_of(foreign_[i], "way",
-                    [](uint64_t way) { return foreign_way_name(static_cast<ForeignWay>(way)); });
+    json.key(collective_name(collective));
+    write_ranges(json, foreign_[i], "way",
+                 [](uint64_t way) { return foreign_way_name(static_cast<ForeignWay>(way)); });
   }
-  return "{" + text + "}";
+  json.end_object();
 }
 
 bool Selection::operator==(const Selection& other) const {
-  return json(false) == other.json(false) && json(true) == other.json(true) &&
-         foreign_json() == other.foreign_json();
+  for (uint32_t i = 0; i < KEEL_COLLECTIVE_COUNT; ++i) {
+    const auto collective = static_cast<keel_collective>(i);
+    if (!find_chosen_collective(collective_name(collective))) continue;
+    for (const bool narrow : {false, true}) {
+      if (narrow && !reduces(collective)) continue;
+      if (!equal_ranges(ranges_of(collective, narrow), other.ranges_of(collective, narrow))) {
+        return false;
+      }
+    }
+    if (can_attach(collective) && !equal_ranges(foreign_[i], other.foreign_[i])) return false;
+  }
+  return true;
 }
 
 }  // namespace keel

@@ -18,6 +18,7 @@
 
 namespace keel {
 
+class JsonWriter;
 struct Request;
 
 // Limits of the data carried inline in the operation descriptors: in general, and with staged
@@ -96,10 +97,10 @@ class Selection {
   uint64_t eager_bytes(keel_collective collective) const;
   // {"all_reduce": [{"to": 4096, "algorithm": "eager"}, ...], ...}; the last range has no "to".
   // |narrow|: for sums that lose precision by partial results.
-  std::string json(bool narrow) const;
+  void write(JsonWriter& json, bool narrow) const;
   // {"broadcast": [{"to": 65536, "way": "staging"}, {"way": "attach"}], ...}: the collectives that
   // have a choice.
-  std::string foreign_json() const;
+  void write_foreign(JsonWriter& json) const;
   bool operator==(const Selection& other) const;
 
  private:
