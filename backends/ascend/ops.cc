@@ -8,101 +8,25 @@
 namespace keel::ascend {
 namespace {
 
-// NULL if the vendor's library has nothing for the operator.
 const Op* op_of(keel_op_id op) {
-  switch (op) {
-    case KEEL_OP_FILL:
-      return &kFill;
-    case KEEL_OP_CAST:
-      return &kCast;
-    case KEEL_OP_ADD:
-      return &kAdd;
-    case KEEL_OP_SCALE:
-      return &kScale;
-    case KEEL_OP_AXPY:
-      return &kAxpy;
-    case KEEL_OP_SUM:
-      return &kSum;
-    case KEEL_OP_MATMUL:
-      return &kMatmul;
-    case KEEL_OP_BATCHED_MATMUL:
-      return &kBatchedMatmul;
-    case KEEL_OP_GELU:
-      return &kGelu;
-    case KEEL_OP_BIAS_GELU:
-      return &kBiasGelu;
-    case KEEL_OP_SWIGLU:
-      return &kSwiglu;
-    case KEEL_OP_SOFTMAX:
-      return &kSoftmax;
-    case KEEL_OP_LAYER_NORM:
-      return &kLayerNorm;
-    case KEEL_OP_RMS_NORM:
-      return &kRmsNorm;
-    case KEEL_OP_EMBEDDING:
-      return &kEmbedding;
-    case KEEL_OP_ROPE:
-      return &kRope;
-    case KEEL_OP_ADAMW:
-      return &kAdamw;
-    case KEEL_OP_TRANSPOSE:
-      return &kTranspose;
-    case KEEL_OP_CLAMP:
-      return &kClamp;
-    case KEEL_OP_CAST_SCALED:
-      return &kCastScaled;
-    case KEEL_OP_GELU_BACKWARD:
-      return &kGeluBackward;
-    case KEEL_OP_BIAS_GELU_BACKWARD:
-      return &kBiasGeluBackward;
-    case KEEL_OP_SWIGLU_BACKWARD:
-      return &kSwigluBackward;
-    case KEEL_OP_SOFTMAX_BACKWARD:
-      return &kSoftmaxBackward;
-    case KEEL_OP_LAYER_NORM_BACKWARD:
-      return &kLayerNormBackward;
-    case KEEL_OP_RMS_NORM_BACKWARD:
-      return &kRmsNormBackward;
-    case KEEL_OP_EMBEDDING_BACKWARD:
-      return &kEmbeddingBackward;
-    case KEEL_OP_CLAMP_BACKWARD:
-      return &kClampBackward;
-    case KEEL_OP_CROSS_ENTROPY:
-      return &kCrossEntropy;
-    case KEEL_OP_CROSS_ENTROPY_BACKWARD:
-      return &kCrossEntropyBackward;
-    case KEEL_OP_CROSS_ENTROPY_SHARD:
-      return &kCrossEntropyShard;
-    case KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD:
-      return &kCrossEntropyShardBackward;
-    case KEEL_OP_SUM_OF_SQUARES:
-      return &kSumOfSquares;
-    case KEEL_OP_CLIP:
-      return &kClip;
-    case KEEL_OP_ATTENTION:
-      return &kAttention;
-    case KEEL_OP_ATTENTION_BACKWARD:
-      return &kAttentionBackward;
-    case KEEL_OP_ATTENTION_MERGE:
-      return &kAttentionMerge;
-    case KEEL_OP_PACK_WEIGHTS:
-      return &kPackWeights;
-    case KEEL_OP_PACKED_MATMUL:
-      return &kPackedMatmul;
-    case KEEL_OP_ELEMENTWISE:
-      return &kElementwise;
-    case KEEL_OP_REDUCE:
-      return &kReduce;
-    case KEEL_OP_GATHER:
-      return &kGather;
-    case KEEL_OP_SCATTER:
-      return &kScatter;
-    default:
-      return nullptr;
-  }
+#define KEEL_OP_ENTRY(NUMBER, name, Name) &k##Name,
+  static constexpr const Op* kOps[] = {nullptr, KEEL_FOR_EACH_OP(KEEL_OP_ENTRY)};
+#undef KEEL_OP_ENTRY
+  return op < KEEL_OP_COUNT ? kOps[op] : nullptr;
 }
 
+bool never(const Functions& /*functions*/, const keel_op_call& /*call*/) {
+  return false;
+}
+
+// The vendor's library has nothing for the operator.
+constexpr Op kAbsent = {"", KEEL_OP_NONE, never, nullptr, nullptr};
+
 }  // namespace
+
+// The bits of dropout are Philox's, and the vendor's library draws others.
+const Op kDropoutAdd = kAbsent;
+const Op kDropoutBackward = kAbsent;
 
 const Op* find_op(Device& device, const keel_op_call& call) {
   const Op* const op = op_of(call.op);

@@ -50,53 +50,10 @@ const Op* find_op(Device& device, const keel_op_call& call);
 // Asks the library for casts to and from 8-bit floats.
 bool has_float8_casts(Device& device);
 
-extern const Op kFill;
-extern const Op kCast;
-extern const Op kAdd;
-extern const Op kScale;
-extern const Op kAxpy;
-extern const Op kSum;
-extern const Op kMatmul;
-extern const Op kBatchedMatmul;
-extern const Op kPackWeights;
-extern const Op kPackedMatmul;
-extern const Op kGelu;
-extern const Op kBiasGelu;
-extern const Op kSwiglu;
-extern const Op kSoftmax;
-extern const Op kLayerNorm;
-extern const Op kRmsNorm;
-extern const Op kEmbedding;
-extern const Op kRope;
-extern const Op kAdamw;
-extern const Op kTranspose;
-extern const Op kClamp;
-extern const Op kCastScaled;
-// ops_gradients.cc
-extern const Op kGeluBackward;
-extern const Op kBiasGeluBackward;
-extern const Op kSwigluBackward;
-extern const Op kSoftmaxBackward;
-extern const Op kLayerNormBackward;
-extern const Op kRmsNormBackward;
-extern const Op kEmbeddingBackward;
-extern const Op kClampBackward;
-// ops_loss.cc
-extern const Op kCrossEntropy;
-extern const Op kCrossEntropyBackward;
-extern const Op kCrossEntropyShard;
-extern const Op kCrossEntropyShardBackward;
-extern const Op kSumOfSquares;
-extern const Op kClip;
-// ops_general.cc
-extern const Op kElementwise;
-extern const Op kReduce;
-extern const Op kGather;
-extern const Op kScatter;
-// ops_attention.cc
-extern const Op kAttention;
-extern const Op kAttentionBackward;
-extern const Op kAttentionMerge;
+// kFill, kCast, ...: one per operator of keel/ops.h, in the source of its family.
+#define KEEL_DECLARE_OP(NUMBER, name, Name) extern const Op k##Name;
+KEEL_FOR_EACH_OP(KEEL_DECLARE_OP)
+#undef KEEL_DECLARE_OP
 
 // ---- parts of the functions above ------------------------------------------------
 
