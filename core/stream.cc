@@ -98,17 +98,6 @@ Status Stream::confirm_edges(uint64_t position, WakeList& wake) {
 
 // ---- observers -----------------------------------------------------------------
 
-Step Stream::Held::step() const {
-  switch (kind) {
-    case Step::Kind::kWork:
-      return observed ? observed->step() : Step{};
-    case Step::Kind::kWaitGate:
-      return {kind, gate->serial(), gate->name(), {}};
-    default:
-      return {kind, record->serial(), "", {}};
-  }
-}
-
 void Stream::tell_enqueued(const Step& step) {
   observers::tell([&](Observer& observer) { observer.enqueued(*this, step); });
 }
@@ -320,9 +309,9 @@ Status Stream::hold(const Ref<Gate>& gate, Ref<EventRecord>* out_ready) {
 
 bool Stream::pass_gate(const Ref<Gate>& gate) {
   Status opened_with;
-  const bool parked = parked_on_ == gate.get();
+  const bool parked = held_.is_parked_on(gate.get());
   if (!gate->passed(parked ? Ref<Stream>() : Ref<Stream>(this), &opened_with)) {
-    parked_on_ = gate.get();
+    held_.park_on(gate.get());
     return false;
   }
   if (!opened_with.ok()) fail(opened_with);
@@ -350,16 +339,16 @@ bool Stream::pass_event(const Ref<EventRecord>& record, uint64_t position, WakeL
     const void* parking = seen == EventRecord::State::kHeld
                               ? static_cast<const void*>(record.get())
                               : static_cast<const void*>(record->native());
-    if (parked_on_ == parking) return false;
+    if (held_.is_parked_on(parking)) return false;
     if (!record->add_waiter(Ref<Stream>(this), seen)) continue;
-    parked_on_ = parking;
+    held_.park_on(parking);
     if (seen == EventRecord::State::kSubmitted) Runtime::get().progress().watch(record);
     return false;
   }
 }
 
 bool Stream::pass_head(WakeList& wake) {
-  const Held& head = held_.front();
+  const HeldItem& head = held_.head();
   try {
     if (head.kind == Step::Kind::kWaitGate) return pass_gate(head.gate);
     return head.kind != Step::Kind::kWaitEvent || pass_event(head.record, head.position, wake);
@@ -369,7 +358,7 @@ bool Stream::pass_head(WakeList& wake) {
   }
 }
 
-void Stream::submit_held(const Held& item, WakeList& wake) {
+void Stream::submit_held(const HeldItem& item, WakeList& wake) {
   if (item.kind == Step::Kind::kWork) {
     Status submitted = status();  // if failed, drops work: its data is undefined
     if (submitted.ok()) {
@@ -394,9 +383,7 @@ void Stream::submit_held(const Held& item, WakeList& wake) {
 void Stream::advance_locked(WakeList& wake) {
   while (!held_.empty()) {
     if (!has_failed() && !pass_head(wake)) return;
-    parked_on_ = nullptr;
-    const Held item = std::move(held_.front());
-    held_.pop_front();
+    const HeldItem item = held_.pop();
     try {
       submit_held(item, wake);
     } catch (const std::bad_alloc&) {
@@ -433,12 +420,12 @@ bool Stream::is_known_idle_locked() const {
 
 Ref<Gate> Stream::head_gate() {
   std::lock_guard lock(mutex_);
-  return held_.empty() ? Ref<Gate>() : held_.front().gate;
+  return held_.head_gate();
 }
 
 bool Stream::ends_behind(const Gate& gate) {
   std::lock_guard lock(mutex_);
-  return !held_.empty() && held_.back().gate.get() == &gate && !has_failed();
+  return held_.ends_with(gate) && !has_failed();
 }
 
 bool Stream::has_reached(uint64_t position, bool may_fence, WakeList& wake) {
@@ -456,17 +443,12 @@ bool Stream::has_reached(uint64_t position, bool may_fence, WakeList& wake) {
       table->query(native_) == KEEL_OK) {
     timeline_->mark_done(position_);
   }
-  while (!memory_fences_.empty() && (timeline_->is_done(memory_fences_.front().first) ||
-                                     is_over(memory_fences_.front().second))) {
-    timeline_->mark_done(memory_fences_.front().first);
-    memory_fences_.pop_front();
-  }
+  memory_fences_.collect(*timeline_, is_over);
   if (fence_ && !timeline_->is_done(fence_position_) && is_over(fence_)) {
     timeline_->mark_done(fence_position_);
   }
-  const bool asked = !memory_fences_.empty() && memory_fences_.back().first >= position;
-  if (may_fence && !closed_ && !asked && !timeline_->is_done(position) &&
-      memory_fences_.size() < kMemoryFences) {
+  if (may_fence && !closed_ && !memory_fences_.covers(position) && !timeline_->is_done(position) &&
+      !memory_fences_.is_full()) {
     if (!fence_ || fence_position_ < position) {
       if (!record_locked(0, &fence_, wake).ok()) return false;
       fence_position_ = position_;
@@ -474,7 +456,7 @@ bool Stream::has_reached(uint64_t position, bool may_fence, WakeList& wake) {
     if (is_over(fence_)) {
       timeline_->mark_done(fence_position_);
     } else {
-      memory_fences_.emplace_back(fence_position_, fence_);
+      memory_fences_.add(fence_position_, fence_);
     }
   }
   if (timeline_->is_done(position_)) timeline_->set_idle();

@@ -17,7 +17,9 @@
 #include "core/edges.h"
 #include "core/event.h"
 #include "core/gate.h"
+#include "core/held_queue.h"
 #include "core/helper_streams.h"
+#include "core/memory_fences.h"
 #include "core/mutex.h"
 #include "core/observer.h"
 #include "core/pending_gates.h"
@@ -26,6 +28,7 @@
 #include "core/slow_path_flags.h"
 #include "core/status.h"
 #include "core/timeline.h"
+#include "core/trace/trace_marks.h"
 #include "core/workspace.h"
 
 namespace keel {
@@ -242,14 +245,7 @@ class Stream final : public RefCounted {
   void release_records();
 
   // ---- for the trace ----
-  // The trace's state between the calls for one operation; guarded by the stream's lock.
-  struct Marks {
-    Ref<EventRecord> begin;  // of the operation about to be submitted
-    Ref<EventRecord> last;   // at the end of the previous operation
-    uint64_t serial = 0;     // of the operation about to be submitted
-    int64_t begin_ns = 0;
-  };
-  Marks& marks() { return marks_; }
+  TraceMarks& marks() { return marks_; }
   // Records at the end of the native queue, independent of observers and failures. mark_locked()
   // expects the lock held, as in an Observer's calls.
   Status mark_locked(uint32_t flags, Ref<EventRecord>* out_record);
@@ -269,24 +265,6 @@ class Stream final : public RefCounted {
   bool has_edges() const { return edges_.any(); }
 
  private:
-  using HeldWork = std::function<Status(keel_plugin_stream*)>;
-  // The report to observers when held work is reached.
-  struct ObservedWork {
-    const char* name;
-    uint64_t serial;
-    AccessList accesses;
-    Step step() const { return {Step::Kind::kWork, serial, name, accesses.all()}; }
-  };
-  struct Held {
-    Step::Kind kind;
-    uint64_t position;
-    HeldWork work;
-    Ref<EventRecord> record;
-    Ref<Gate> gate;
-    std::unique_ptr<const ObservedWork> observed;  // empty if no observer was set
-    Step step() const;
-  };
-
   Stream(Device& device, int32_t priority, keel_plugin_stream* native, bool internal,
          bool wrapped = false);
   // Takes ownership of |native|, also on an exception.
@@ -334,14 +312,14 @@ class Stream final : public RefCounted {
                          const std::function<HeldWork()>& hold);
   void tell_enqueued(const Step& step);
   void tell_passed(const Step& step, const Status& status);
-  void push_held(Held item) {
-    held_.push_back(std::move(item));
+  void push_held(HeldItem item) {
+    held_.push(std::move(item));
     slow_path_flags_.fetch_or(kHasHeld, std::memory_order_release);
   }
   // advance_locked() and pass_head() do not throw when memory runs out: the stream fails instead.
   void advance_locked(WakeList& wake);
   bool pass_head(WakeList& wake);
-  void submit_held(const Held& item, WakeList& wake);
+  void submit_held(const HeldItem& item, WakeList& wake);
   bool pass_event(const Ref<EventRecord>& record, uint64_t position, WakeList& wake);
   bool pass_gate(const Ref<Gate>& gate);
   // Returns the gate at the head of the held work; empty if the head is no gate. Takes |mutex_|.
@@ -379,17 +357,13 @@ class Stream final : public RefCounted {
   keel_plugin_stream* native_;
   std::vector<keel_plugin_stream*> retired_;  // failed native streams, replaced by recover()
   uint64_t position_ = 0;                     // items enqueued so far, records not counted
-  std::deque<Held> held_;
-  PendingGates pending_gates_;       // including dropped ones
-  const void* parked_on_ = nullptr;  // the event or gate that will wake this stream
+  HeldQueue held_;
+  PendingGates pending_gates_;  // including dropped ones
   RecordPool records_;
   uint64_t records_submitted_ = 0;
   Ref<EventRecord> fence_;
   uint64_t fence_position_ = 0;
-  // Fences for freed memory, with their positions. The limit bounds the fences in flight of a host
-  // far ahead of its device; beyond the limit, the allocator checks the memory again later.
-  static constexpr size_t kMemoryFences = 16;
-  std::deque<std::pair<uint64_t, Ref<EventRecord>>> memory_fences_;
+  MemoryFences memory_fences_;
   // A native event stays out of reuse until the stream has passed its wait for the event; a marker
   // every kEdgesPerMarker waits detects the passing.
   static constexpr uint32_t kEdgesPerMarker = 32;
@@ -400,7 +374,7 @@ class Stream final : public RefCounted {
   Ref<Stream> next_kept_;  // guarded by the device
   bool closed_ = false;
   bool drained_ = false;  // closed, and the native stream stays empty
-  Marks marks_;
+  TraceMarks marks_;
 
   mutable std::mutex state_mutex_;
   Status failure_;

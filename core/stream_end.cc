@@ -230,7 +230,7 @@ void Stream::abandon() {
   // Destroyed without the locks: a record may hold the last reference to a stream.
   Ref<EventRecord> fence;
   decltype(markers_) markers;
-  decltype(memory_fences_) memory_fences;
+  MemoryFences memory_fences;
   std::vector<Edges::Edge> edges;
   {
     std::lock_guard lock(mutex_);

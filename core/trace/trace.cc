@@ -133,7 +133,7 @@ void Trace::enqueued(Stream& stream, const Step& step) {
 void Trace::starting(Stream& stream, const Step& step) {
   const Entry entry(*this);
   if (!entry) return;
-  Stream::Marks& marks = stream.marks();
+  TraceMarks& marks = stream.marks();
   marks.begin = nullptr;
   marks.serial = step.serial;
   marks.begin_ns = host_now_ns();
@@ -149,7 +149,7 @@ void Trace::starting(Stream& stream, const Step& step) {
 
 void Trace::passed(Stream& stream, const Step& step, const Status& status) {
   const Entry entry(*this);
-  Stream::Marks& marks = stream.marks();
+  TraceMarks& marks = stream.marks();
   if (step.kind != Step::Kind::kRecord && step.kind != Step::Kind::kWork) marks = {};
   if (!entry || !status.ok()) {
     marks = {};
