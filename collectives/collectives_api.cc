@@ -72,7 +72,7 @@ keel_status call(keel_comm comm, keel_stream stream, const CallArguments& argume
     keel::Stream* queue = keel::Runtime::opened().stream_handles().peek(stream.id);
     if (found == nullptr || queue == nullptr || keel::OpenGroup::any()) return false;
     Status status;
-    if (!found->try_fast_path(arguments, send, receive, *queue, *who.remembered, &status)) {
+    if (!found->try_fast_path(arguments, send, receive, *queue, *who.lookup_cache, &status)) {
       return false;
     }
     *out_status = status.ok() ? KEEL_OK : keel::report(status);

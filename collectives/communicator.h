@@ -113,10 +113,10 @@ class Communicator final : public GateOwner {
   // later.
   Status enqueue(Request request, const Ref<Stream>& stream);
   // Fast path of enqueue() for a repeated small call on an idle stream. The calling thread's lookup
-  // cache, |notes|, must cover the buffers. Returns false, without any effect, if a condition
+  // cache, |cache|, must cover the buffers. Returns false, without any effect, if a condition
   // fails. Waits for the peers within the spin budget of AdaptiveSpin.
   bool try_fast_path(const CallArguments& arguments, const void* send, void* receive,
-                     Stream& stream, const BlockLookupCache& notes, Status* out_status);
+                     Stream& stream, const BlockLookupCache& cache, Status* out_status);
   // Returns the status of the checks of enqueue(), as far as possible now.
   Status check(const Request& request, const Ref<Stream>& stream) const;
   // Refuses the rank's next call and returns |why|; the peers receive the refusal in the call's

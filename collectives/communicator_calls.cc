@@ -155,15 +155,15 @@ bool Communicator::begin_now(std::unique_lock<std::mutex>& lock, const Request& 
 }
 
 bool Communicator::try_fast_path(const CallArguments& arguments, const void* send, void* receive,
-                                 Stream& stream, const BlockLookupCache& notes,
+                                 Stream& stream, const BlockLookupCache& cache,
                                  Status* out_status) {
   if (&stream.device() != device_.get() || !stream.is_known_quiet()) return false;
   std::lock_guard lock(mutex_);
   const CachedCall* known = known_.find(arguments);
   if (known == nullptr || !queue_.empty() || running_ || stopping_) return false;
   const EagerBuffers buffers = {
-      host_address(*device_, notes, const_cast<void*>(send), known->send_bytes),
-      host_address(*device_, notes, receive, known->receive_bytes), known->send_bytes,
+      host_address(*device_, cache, const_cast<void*>(send), known->send_bytes),
+      host_address(*device_, cache, receive, known->receive_bytes), known->send_bytes,
       known->receive_bytes};
   if ((buffers.send == nullptr && buffers.send_bytes != 0) ||
       (buffers.receive == nullptr && buffers.receive_bytes != 0) ||

@@ -49,11 +49,11 @@ struct Side {
 };
 
 // Returns the host address of |size| bytes at |pointer|, in |device|'s memory or in host memory
-// with the same address on the device. NULL if neither the calling thread's lookup cache, |notes|,
+// with the same address on the device. NULL if neither the calling thread's lookup cache, |cache|,
 // nor a registration covers the bytes.
-inline void* host_address(Device& device, const BlockLookupCache& notes, void* pointer,
+inline void* host_address(Device& device, const BlockLookupCache& cache, void* pointer,
                           uint64_t size) {
-  char* const alias = device.memory().known_alias(notes, pointer, size);
+  char* const alias = device.memory().known_alias(cache, pointer, size);
   if (alias != nullptr) [[likely]] {
     return alias;
   }

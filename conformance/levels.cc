@@ -71,8 +71,8 @@ std::vector<std::string> capability_names(uint64_t capabilities) {
   for (uint32_t bit = 0; bit < 64; ++bit) {
     if ((capabilities >> bit & 1) == 0) continue;
     std::string name = fmt::format("bit {}", bit);
-    for (const CapabilityName& claim : kCapabilities) {
-      if (claim.bit == uint64_t{1} << bit) name = claim.name;
+    for (const CapabilityName& each : kCapabilities) {
+      if (each.bit == uint64_t{1} << bit) name = each.name;
     }
     names.push_back(std::move(name));
   }
@@ -86,7 +86,7 @@ std::string capability_text(uint64_t capabilities) {
 
 uint64_t known_capabilities() {
   uint64_t all = 0;
-  for (const CapabilityName& claim : kCapabilities) all |= claim.bit;
+  for (const CapabilityName& each : kCapabilities) all |= each.bit;
   return all;
 }
 

@@ -394,20 +394,20 @@ void add_copy_table_cases(const Environment&, std::vector<Case>* cases) {
     cases->push_back({"core/tables/" + id, capabilities, false, std::move(body)});
   };
   for (const Direction& each : kDirections) {
-    const uint64_t claim = each.pinned ? KEEL_CAPABILITY_PINNED : 0;
+    const uint64_t capability = each.pinned ? KEEL_CAPABILITY_PINNED : 0;
     add(
         fmt::format("copy/small/{}", each.name),
-        [&each](const Context& c) { small_copies(c, each); }, claim);
+        [&each](const Context& c) { small_copies(c, each); }, capability);
     add(
         fmt::format("copy/edges/{}", each.name),
-        [&each](const Context& c) { edge_copies(c, each); }, claim);
+        [&each](const Context& c) { edge_copies(c, each); }, capability);
     add(
         fmt::format("copy/in_flight/{}", each.name),
-        [&each](const Context& c) { in_flight(c, each); }, claim);
+        [&each](const Context& c) { in_flight(c, each); }, capability);
     if (each.kind != KEEL_COPY_HOST_TO_DEVICE) continue;
     add(
         fmt::format("copy/source_reused/{}", each.name),
-        [&each](const Context& c) { source_reused(c, each); }, claim);
+        [&each](const Context& c) { source_reused(c, each); }, capability);
   }
   for (const uint64_t size : {uint64_t{61}, uint64_t{3'001}, uint64_t{100'003}}) {
     add(

@@ -376,17 +376,17 @@ void add_memory_cases(const Environment& environment, std::vector<Case>* cases) 
   const struct {
     const char* name;
     keel_memory_kind kind;
-    uint64_t claim;
+    uint64_t capability;
   } kinds[] = {{"device", KEEL_MEMORY_DEVICE, 0},
                {"pinned", KEEL_MEMORY_PINNED, KEEL_CAPABILITY_PINNED},
                {"managed", KEEL_MEMORY_MANAGED, KEEL_CAPABILITY_MANAGED}};
-  for (const auto& [name, kind, claim] : kinds) {
+  for (const auto& [name, kind, capability] : kinds) {
     add(
         fmt::format("kind/{}", name), [kind = kind](const Context& c) { kind_works(c, kind); },
-        claim);
+        capability);
     add(
         fmt::format("impossible_size/{}", name),
-        [kind = kind](const Context& c) { impossible_size(c, kind); }, claim);
+        [kind = kind](const Context& c) { impossible_size(c, kind); }, capability);
   }
   add("host_alias", host_alias, KEEL_CAPABILITY_HOST_ALIAS);
   for (const uint64_t size : {1ULL, 4096ULL, 90'001ULL, 5ULL << 20}) {

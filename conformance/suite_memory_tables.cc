@@ -203,7 +203,7 @@ void refused_sizes(const Context& context, const MemoryKind& kind) {
 void unclaimed_kind(const Context& context) {
   bool any = false;
   for (const MemoryKind& kind : kMemoryKinds) {
-    if (kind.claim == 0 || context.has(kind.claim)) continue;
+    if (kind.capability == 0 || context.has(kind.capability)) continue;
     any = true;
     void* pointer = pointer_to(kUnwritten);
     const keel_status status = observe_status(
@@ -246,7 +246,7 @@ void kinds_apart(const Context& context) {
   std::vector<TableBlock> blocks;
   for (int round = 0; round < 8; ++round) {
     for (const MemoryKind& kind : kMemoryKinds) {
-      if (!context.has(kind.claim)) continue;
+      if (!context.has(kind.capability)) continue;
       blocks.emplace_back(context, kind.kind, 5'000 + 70'000 * static_cast<uint64_t>(round));
       if (kind.kind != KEEL_MEMORY_DEVICE) hosts.add(blocks.back());
       if (kind.kind != KEEL_MEMORY_PINNED) devices.add(blocks.back());
@@ -449,7 +449,7 @@ void add_memory_table_cases(const Environment&, std::vector<Case>* cases) {
     const auto add_kind = [&](const std::string& id, auto body) {
       add(
           fmt::format("{}/{}", id, kind.name), [body, &kind](const Context& c) { body(c, kind); },
-          kind.claim);
+          kind.capability);
     };
     add_kind("sizes", sizes);
     for (const int seed : {1, 2}) {

@@ -287,7 +287,7 @@ void add_pool_table_cases(const Environment&, std::vector<Case>* cases) {
   for (const MemoryKind& kind : kMemoryKinds) {
     add(
         fmt::format("reused/{}", kind.name), [&kind](const Context& c) { reused(c, kind); },
-        kind.claim);
+        kind.capability);
   }
   for (const auto& [name, order] :
        {std::pair{"forward", Order::kForward}, std::pair{"backward", Order::kBackward},

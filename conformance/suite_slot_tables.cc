@@ -82,10 +82,10 @@ void headers(const Context& context) {
 }
 
 // Checks the slots of a capability.
-void claimed_slots(const Context& context, uint64_t claim) {
+void claimed_slots(const Context& context, uint64_t capability) {
   const keel_plugin& plugin = device_of(context).plugin();
   Slots slots;
-  switch (claim) {
+  switch (capability) {
     case KEEL_CAPABILITY_HOST_REGISTER:
       KEEL_WANT(memory, keel_memory_table, host_register);
       KEEL_WANT(memory, keel_memory_table, host_unregister);
@@ -146,7 +146,7 @@ void claimed_slots(const Context& context, uint64_t claim) {
   }
 #undef KEEL_WANT
   check(slots.missing().empty(),
-        fmt::format("{} is claimed without {}", capability_text(claim), slots.missing()));
+        fmt::format("{} is claimed without {}", capability_text(capability), slots.missing()));
 }
 
 }  // namespace
@@ -159,14 +159,14 @@ void add_slot_table_cases(const Environment&, std::vector<Case>* cases) {
   add("core/tables/slots/headers", headers);
   const uint64_t capabilities = known_capabilities();
   for (uint32_t bit = 0; bit < 64; ++bit) {
-    const uint64_t claim = capabilities & (uint64_t{1} << bit);
+    const uint64_t capability = capabilities & (uint64_t{1} << bit);
     constexpr uint64_t kWithoutSlots = KEEL_CAPABILITY_PINNED | KEEL_CAPABILITY_MANAGED |
                                        KEEL_CAPABILITY_ASYNC | KEEL_CAPABILITY_PRIORITY |
                                        KEEL_CAPABILITY_PAGEABLE_ASYNC;
-    if (claim == 0 || (claim & kWithoutSlots) != 0) continue;
+    if (capability == 0 || (capability & kWithoutSlots) != 0) continue;
     add(
-        fmt::format("core/tables/slots/{}", capability_text(claim)),
-        [claim](const Context& c) { claimed_slots(c, claim); }, claim);
+        fmt::format("core/tables/slots/{}", capability_text(capability)),
+        [capability](const Context& c) { claimed_slots(c, capability); }, capability);
   }
 }
 

@@ -20,7 +20,7 @@ namespace keel::conformance {
 struct MemoryKind {
   const char* name;
   keel_memory_kind kind;
-  uint64_t claim;
+  uint64_t capability;
   bool is_hosts;  // the host may access the memory
 };
 inline constexpr std::array<MemoryKind, 3> kMemoryKinds = {

@@ -116,6 +116,20 @@ Status Device::lost() const {
   return failure(KEEL_DEVICE_LOST, "{} is lost: {}", name_, loss_.text());
 }
 
+namespace {
+
+// Whether all work on |stream| is done; records an event.
+bool has_ended(Stream& stream) {
+  WakeList wake;
+  Ref<EventRecord> last;
+  if (!stream.fence(&last).ok()) return false;
+  const bool ended = last->query(wake).ok();
+  advance_all(wake);
+  return ended;
+}
+
+}  // namespace
+
 Status Device::lease_stream(Ref<Stream>* out_stream, bool urgent) {
   urgent = urgent && has(KEEL_CAPABILITY_PRIORITY);
   Ref<Stream>& idle = idle_streams(urgent);
@@ -124,7 +138,7 @@ Status Device::lease_stream(Ref<Stream>* out_stream, bool urgent) {
   const auto is_usable = [](Stream& stream) {
     try {
       return stream.has_failed() ? stream.recover(Deadline::after(kQuickRecoveryNs)).ok()
-                                 : stream.is_idle();
+                                 : has_ended(stream);
     } catch (const std::bad_alloc&) {
       return false;
     }

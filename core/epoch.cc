@@ -97,7 +97,7 @@ EpochRecord* register_thread() {
   EpochRecord& mine = owns_slot ? slot : take_any();
   if (!mine.listed) {
     mine.listed = true;
-    mine.remembered = &BlockLookupCache::nothing();
+    mine.lookup_cache = &BlockLookupCache::nothing();
     mine.next = g_epoch_records.load(std::memory_order_relaxed);
     while (!g_epoch_records.compare_exchange_weak(mine.next, &mine, std::memory_order_release,
                                                   std::memory_order_relaxed)) {

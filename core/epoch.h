@@ -22,8 +22,8 @@ struct alignas(64) EpochRecord {
   std::atomic<const void*> thread{nullptr};
   // The thread's lookup cache, stored here for look-ups that already hold the epoch_record. The
   // next thread that takes the epoch_record inherits the cache.
-  BlockLookupCache* remembered = nullptr;  // not NULL once taken
-  std::atomic<const char*> call{nullptr};  // for InsideCall: the C function; NULL: in none
+  BlockLookupCache* lookup_cache = nullptr;  // not NULL once taken
+  std::atomic<const char*> call{nullptr};    // for InsideCall: the C function; NULL: in none
   EpochRecord* next = nullptr;
   std::atomic<bool> taken{false};
   bool listed = false;  // guarded by |taken|
@@ -81,9 +81,9 @@ inline EpochRecord* registered() noexcept {
   return epoch_record != nullptr ? epoch_record : registered_slowly();
 }
 // The calling thread's lookup cache for memory.
-inline const BlockLookupCache& notes() noexcept {
+inline const BlockLookupCache& lookup_cache() noexcept {
   const EpochRecord* epoch_record = registered();
-  return epoch_record != nullptr ? *epoch_record->remembered : BlockLookupCache::nothing();
+  return epoch_record != nullptr ? *epoch_record->lookup_cache : BlockLookupCache::nothing();
 }
 
 }  // namespace epoch

@@ -20,7 +20,7 @@ EventRecord::~EventRecord() {
 }
 
 void EventRecord::dispose() {
-  if (!is_plain_) [[unlikely]] {
+  if (!is_clean_) [[unlikely]] {
     clean_up();
   }
   stream_->records().give_back(this);
@@ -36,27 +36,27 @@ void EventRecord::clean_up() {
   reports_changes_ = false;
   end_number_ = 0;
   serial_ = 0;
-  is_plain_ = true;
+  is_clean_ = true;
 }
 
 bool EventRecord::add_waiter(Ref<Stream> stream, State seen) {
   std::lock_guard lock(mutex_);
   if (state() != seen) return false;
-  is_plain_ = false;
+  is_clean_ = false;
   waiters_.push_back(std::move(stream));
   return true;
 }
 
 void EventRecord::report_changes() {
   std::lock_guard lock(mutex_);
-  is_plain_ = false;
+  is_clean_ = false;
   reports_changes_ = true;
 }
 
 void EventRecord::mark_submitted(uint64_t order, const Status& inherited, WakeList& wake) {
   std::lock_guard lock(mutex_);
   order_ = order;
-  if (!inherited.ok()) is_plain_ = false;
+  if (!inherited.ok()) is_clean_ = false;
   inherited_ = inherited;
   set_state(kSubmittedNow);
   if (reports_changes_) Runtime::get().host_callbacks().note_change();
@@ -68,7 +68,7 @@ void EventRecord::mark_done(const Status& status, WakeList& wake) {
   std::lock_guard lock(mutex_);
   const State before = state();
   if (before == State::kDone) return;  // another thread was first
-  if (!status.ok()) is_plain_ = false;
+  if (!status.ok()) is_clean_ = false;
   status_ = status;
   if (reports_changes_) end_number_ = Runtime::get().host_callbacks().number_end();
   set_state(status.ok() ? kEndedWell : kEndedBadly);

@@ -91,12 +91,12 @@ class EventRecord final : public RefCounted, public Retired {
   void mark_done(const Status& status, WakeList& wake);
   // For the thread that dropped the last reference. True if the record has no state to clean up, so
   // that it can return to its pool unchanged; otherwise call dispose_dropped().
-  bool is_plain() const { return is_plain_; }
+  bool is_clean() const { return is_clean_; }
   [[gnu::cold]] void dispose_dropped() { dispose(); }
   // Serial number for observers; 0 if no observer was active when the record was made.
   void set_serial(uint64_t serial) {
     serial_ = serial;
-    is_plain_ = false;
+    is_clean_ = false;
   }
   uint64_t serial() const { return serial_; }
 
@@ -155,7 +155,7 @@ class EventRecord final : public RefCounted, public Retired {
   uint64_t serial_ = 0;
 
   std::atomic<uint64_t> life_{0};
-  bool is_plain_ = true;  // no state for dispose() to clean up
+  bool is_clean_ = true;  // no state for dispose() to clean up
   Mutex mutex_;           // guards the members below and state changes
   bool reports_changes_ = false;
   uint64_t end_number_ = 0;  // written before the state, and never again

@@ -44,13 +44,13 @@ char* alias_of(const MemoryBlock& block) {
 void remember(uint64_t memory, const MemoryBlock& block, const void* pointer) noexcept {
   epoch::EpochRecord* thread = epoch::registered();
   if (thread == nullptr) return;
-  BlockLookupCache*& notes = thread->remembered;
-  if (notes == &BlockLookupCache::nothing()) {
+  BlockLookupCache*& cache = thread->lookup_cache;
+  if (cache == &BlockLookupCache::nothing()) {
     BlockLookupCache* own = new (std::nothrow) BlockLookupCache;
     if (own == nullptr) return;
-    notes = own;
+    cache = own;
   }
-  notes->at(pointer) = {memory | block.segment->kind,
+  cache->at(pointer) = {memory | block.segment->kind,
                         block.generation.load(std::memory_order_relaxed),
                         &block,
                         block.base,
@@ -488,7 +488,7 @@ Status Memory::free(Stream& stream, void* pointer) {
 Status Memory::release(void* pointer, Stream* stream) {
   if (pointer == nullptr) return {};
   std::lock_guard lock(mutex_);
-  const CachedBlock& known = epoch::notes().at(pointer);
+  const CachedBlock& known = epoch::lookup_cache().at(pointer);
   MemoryBlock* block = nullptr;
   if ((known.memory & ~kKindBits) == id_ && known.base == pointer &&
       known.block->generation.load(std::memory_order_relaxed) == known.generation) {
@@ -526,7 +526,7 @@ Status Memory::release(void* pointer, Stream* stream) {
 // ---- look-ups ---------------------------------------------------------------------
 
 bool Memory::find(const void* pointer, Allocation* out_allocation) const {
-  const CachedBlock& known = epoch::notes().at(pointer);
+  const CachedBlock& known = epoch::lookup_cache().at(pointer);
   if ((known.memory & ~kKindBits) == id_ &&
       reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(known.base) < known.size &&
       known.block->generation.load(std::memory_order_acquire) == known.generation) [[likely]] {

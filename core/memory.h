@@ -76,12 +76,12 @@ class Memory {
     return {};
   }
 
-  // Returns whether |notes|, a thread's lookup cache, shows that [pointer, pointer + size) lies in
+  // Returns whether |cache|, a thread's lookup cache, shows that [pointer, pointer + size) lies in
   // one allocation of device memory: no lock, no call and no failure text. On false, check_range()
   // decides and fills the cache.
-  bool is_known_range(const BlockLookupCache& notes, const void* pointer, uint64_t size) const {
+  bool is_known_range(const BlockLookupCache& cache, const void* pointer, uint64_t size) const {
     static_assert(KEEL_MEMORY_DEVICE == 0);
-    const CachedBlock& known = notes.at(pointer);
+    const CachedBlock& known = cache.at(pointer);
     const uint64_t to_end =
         reinterpret_cast<uintptr_t>(known.end) - reinterpret_cast<uintptr_t>(pointer);
     return known.memory == id_ && to_end <= known.size && size <= to_end &&
@@ -90,9 +90,9 @@ class Memory {
 
   // Like is_known_range(), for memory accessible to the host: returns the host address of
   // |pointer|; NULL if not in the cache.
-  char* known_alias(const BlockLookupCache& notes, const void* pointer, uint64_t size) const {
-    if (!is_known_range(notes, pointer, size)) return nullptr;
-    const CachedBlock& known = notes.at(pointer);
+  char* known_alias(const BlockLookupCache& cache, const void* pointer, uint64_t size) const {
+    if (!is_known_range(cache, pointer, size)) return nullptr;
+    const CachedBlock& known = cache.at(pointer);
     if (known.host_alias == nullptr) return nullptr;
     return known.host_alias + (static_cast<const char*>(pointer) - known.base);
   }

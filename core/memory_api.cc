@@ -350,19 +350,19 @@ keel_status keel_copy(keel_stream stream, keel_device destination_device, void* 
     if (found == nullptr || size == 0) return false;
     Device& owner = found->device();
     const keel::Memory& memory = owner.memory();
-    const keel::BlockLookupCache& notes = *thread.remembered;
+    const keel::BlockLookupCache& cache = *thread.lookup_cache;
     keel_copy_kind kind = KEEL_COPY_DEVICE_TO_DEVICE;
     if (destination_device.id == owner.handle() && source_device.id == owner.handle()) [[likely]] {
       const auto to = reinterpret_cast<uintptr_t>(destination);
       const auto from = reinterpret_cast<uintptr_t>(source);
       if (to < from + size && from < to + size) return false;  // overlap
-      if (!memory.is_known_range(notes, destination, size)) return false;
-      if (!memory.is_known_range(notes, source, size)) return false;
+      if (!memory.is_known_range(cache, destination, size)) return false;
+      if (!memory.is_known_range(cache, source, size)) return false;
     } else if (destination_device.id == owner.handle() && source_device.id == 0) {
-      if (source == nullptr || !memory.is_known_range(notes, destination, size)) return false;
+      if (source == nullptr || !memory.is_known_range(cache, destination, size)) return false;
       kind = KEEL_COPY_HOST_TO_DEVICE;
     } else if (destination_device.id == 0 && source_device.id == owner.handle()) {
-      if (destination == nullptr || !memory.is_known_range(notes, source, size)) return false;
+      if (destination == nullptr || !memory.is_known_range(cache, source, size)) return false;
       kind = KEEL_COPY_DEVICE_TO_HOST;
     } else {
       return false;

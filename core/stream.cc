@@ -403,18 +403,9 @@ void Stream::advance(WakeList& wake) {
 
 // ---- waiting from the host ------------------------------------------------------
 
-bool Stream::is_idle() {
-  WakeList wake;
-  Ref<EventRecord> last;
-  if (!fence(&last).ok()) return false;
-  const bool idle = last->query(wake).ok();
-  advance_all(wake);
-  return idle;
-}
-
 bool Stream::is_known_idle_locked() const {
   const keel_stream_table* table = device_.stream_table();
-  return is_plain() && !edges_.any() && KEEL_HAS(keel_stream_table, table, query) &&
+  return takes_fast_path() && !edges_.any() && KEEL_HAS(keel_stream_table, table, query) &&
          table->query(native_) == KEEL_OK;
 }
 

@@ -73,7 +73,7 @@ class Stream final : public RefCounted {
   template <typename Describe, typename Work, typename Hold>
   Status submit(const char* name, const Describe& describe, const Work& work, const Hold& hold) {
     std::lock_guard lock(mutex_);
-    if (is_plain()) [[likely]] {
+    if (takes_fast_path()) [[likely]] {
       KEEL_RETURN_IF_ERROR(work(native_));
       timeline_->advance(++position_);
       return {};
@@ -87,7 +87,7 @@ class Stream final : public RefCounted {
   template <typename Call>
   bool try_submit_fast_path(const Call& call, keel_status* out_code) {
     std::lock_guard lock(mutex_);
-    if (!is_plain()) [[unlikely]] {
+    if (!takes_fast_path()) [[unlikely]] {
       return false;
     }
     const keel_status code = call(native_);
@@ -104,7 +104,7 @@ class Stream final : public RefCounted {
     EventRecord* former = nullptr;
     {
       std::lock_guard lock(mutex_);
-      if (!is_plain()) [[unlikely]] {
+      if (!takes_fast_path()) [[unlikely]] {
         return false;
       }
       RecordPool::Kind& kind = records_.kind(event.flags());
@@ -121,7 +121,7 @@ class Stream final : public RefCounted {
       record->begin_submitted(position_, ++records_submitted_);
       former = event.exchange(record);
       if (former == nullptr || !former->drop()) return true;
-      if (former->is_on(*this) && former->is_plain()) [[likely]] {
+      if (former->is_on(*this) && former->is_clean()) [[likely]] {
         RecordPool::take_back(kind, former);
         return true;
       }
@@ -135,7 +135,7 @@ class Stream final : public RefCounted {
   Status record(uint32_t flags, Ref<EventRecord>* out_record) {
     std::lock_guard lock(mutex_);
     RecordPool::Kind& kind = records_.kind(flags);
-    EventRecord* record = is_plain() ? records_.peek(kind) : nullptr;
+    EventRecord* record = takes_fast_path() ? records_.peek(kind) : nullptr;
     if (record == nullptr) [[unlikely]] {
       return record_slowly(flags, out_record);
     }
@@ -156,17 +156,16 @@ class Stream final : public RefCounted {
   bool has_failed() const {
     return (slow_path_flags_.load(std::memory_order_acquire) & kHasFailed) != 0;
   }
-  // Returns whether nothing is held and all work is done; may record an event.
-  bool is_idle();
-  // Like is_idle(), but asks the plugin once and records no event; false if that does not decide.
+  // Returns whether nothing is held and all work is done, by one question to the plugin; false if
+  // the answer does not decide.
   bool is_known_idle() {
     std::lock_guard lock(mutex_);
     return is_known_idle_locked();
   }
-  // Like is_idle(), but without a lock or a plugin call; false if undecided or if an observer is
-  // set.
+  // Like is_known_idle(), but without a lock or a plugin call; false if undecided or if an observer
+  // is set.
   bool is_known_quiet() const {
-    return is_plain() && !edges_.any() && timeline_->is_done(timeline_->enqueued());
+    return takes_fast_path() && !edges_.any() && timeline_->is_done(timeline_->enqueued());
   }
   // Later work runs behind |gate|. |*out_ready| is done once all earlier work is; empty if the
   // plugin reports at once that earlier work is over. Atomic: no thread enqueues in between.
@@ -283,7 +282,7 @@ class Stream final : public RefCounted {
   Status confirm_edges(uint64_t position, WakeList& wake);
 
   // Nothing is held or failed, no device is lost, no observer is set, and the handle is not shared.
-  bool is_plain() const {
+  bool takes_fast_path() const {
     return slow_path_flags_.load(std::memory_order_acquire) == 0 &&
            slow_path_flags::g_process.load(std::memory_order_relaxed) == 0;
   }

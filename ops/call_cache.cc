@@ -33,7 +33,7 @@ bool matches_tensor(const uint64_t* words, const keel_tensor& tensor) {
 
 }  // namespace
 
-bool OpCallCache::Entry::matches(Device& known_for, const BlockLookupCache& notes,
+bool OpCallCache::Entry::matches(Device& known_for, const BlockLookupCache& cache,
                                  const keel_op_call& call) const {
   if (generation != OpCallCache::generation() || device != &known_for || op != call.op ||
       input_count != call.input_count || output_count != call.output_count ||
@@ -47,7 +47,7 @@ bool OpCallCache::Entry::matches(Device& known_for, const BlockLookupCache& note
     if (!matches_tensor(word, *tensor)) return false;
     const uint64_t bytes = word[kHeadWords];
     word += kHeadWords + 1 + 2 * tensor->rank;
-    return memory.is_known_range(notes, kit::first_element(*tensor), bytes);
+    return memory.is_known_range(cache, kit::first_element(*tensor), bytes);
   };
   for (uint32_t i = 0; i < input_count; ++i) {
     if (!matches_next(call.inputs[i])) return false;

@@ -28,7 +28,7 @@ class OpCallCache {
   static bool contain(const epoch::EpochRecord& thread, Device& device, const keel_op_call& call) {
     const OpCallCache* const calls = of_slot_[slot_of(thread)];
     if (calls == nullptr || !can_be_known(call)) return false;
-    return calls->places_[place_of(call)].matches(device, *thread.remembered, call);
+    return calls->places_[place_of(call)].matches(device, *thread.lookup_cache, call);
   }
   // Read before a call is checked, and passed to remember().
   static uint64_t generation() { return generation_.load(std::memory_order_acquire); }
@@ -42,7 +42,7 @@ class OpCallCache {
 
  private:
   struct Entry {
-    bool matches(Device& known_for, const BlockLookupCache& notes, const keel_op_call& call) const;
+    bool matches(Device& known_for, const BlockLookupCache& cache, const keel_op_call& call) const;
     // Leaves the slot empty if the call does not fit or has an empty tensor.
     void set(uint64_t now, Device& known_for, const keel_op_call& call);
 

@@ -75,8 +75,9 @@ class Call {
   // Device memory must lie inside one live allocation; so must host memory that begins in a pinned
   // allocation. Takes the device's lock.
   bool check_range(const Range& range);
-  bool check_slot(bool present, const char* claim) {
-    return present || fail(KEEL_UNSUPPORTED, fmt::format("the device does not claim {}", claim));
+  bool check_slot(bool present, const char* capability) {
+    return present ||
+           fail(KEEL_UNSUPPORTED, fmt::format("the device does not claim {}", capability));
   }
   bool fail(keel_status code, std::string text);
   // Returns the status of the failed check, and leaves the text for core.

@@ -13,7 +13,7 @@ namespace {
 
 // A capability, and whether the plugin has the slots behind it.
 struct ClaimedSlots {
-  uint64_t claim;
+  uint64_t capability;
   const char* name;
   bool (*present)(const keel_plugin& plugin);
 };
@@ -87,7 +87,7 @@ void check_info(Call& call, const keel_plugin& plugin, keel_device_info& info) {
              info.capabilities & ~kKnownCapabilities);
   }
   for (const ClaimedSlots& claimed : kClaimedSlots) {
-    if ((info.capabilities & claimed.claim) != 0 && !claimed.present(plugin)) {
+    if ((info.capabilities & claimed.capability) != 0 && !claimed.present(plugin)) {
       call.lie("claims {} without the slots for it", claimed.name);
     }
   }
