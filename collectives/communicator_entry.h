@@ -16,17 +16,17 @@
 
 namespace keel {
 
-// One rank that enters, with what its caller wants.
+// An entering rank, with the caller's options.
 struct NewRank {
   Ref<Device> device;
   uint32_t rank = 0;
   uint32_t world = 0;
   CommunicatorOptions options;
 
-  // How the rank presents itself to the other ranks.
+  // The rank's description for the peers.
   PeerInfo introduce() const;
-  // Same, for ranks in other processes: with the start time of this process, which listens from now
-  // on, since the other processes hold connections to it.
+  // Same, for peers in remote processes: with the start time of this process. The process listens
+  // from now on, since remote processes hold connections to this one.
   Status introduce_to_processes(PeerInfo* out_self) const;
 };
 

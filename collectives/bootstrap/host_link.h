@@ -23,7 +23,7 @@ namespace keel {
 // HostSession over TCP.
 class HostLink final : public HostSession {
  public:
-  // |socket|: authenticated, after the table was received. |server|: the process that serves.
+  // |socket|: authenticated, after the table was received. |server|: the serving process.
   static Status open(FileDescriptor socket, std::shared_ptr<WireHub> hub,
                      std::shared_ptr<const HostTable> table, const ProcessToken& server,
                      uint32_t rank, std::unique_ptr<HostSession>* out_session);
@@ -50,24 +50,24 @@ class HostLink final : public HostSession {
   void on_message(ByteView message);
   void on_end(const Status& why);
   void on_deadline();
-  // Stores the verdict unless there is one, and passes it on.
+  // Stores |verdict| and passes it on; the first verdict stays.
   void judge(const Status& verdict);
-  // The connection to the server, or to the rank that succeeded it. Requires |mutex_|.
+  // The connection to the server, or to the rank in its place. Requires |mutex_|.
   TcpChannel& server_locked() const { return successor_ ? *successor_ : *channel_; }
   // ---- the server has ended: host_succession.cc ----
-  // Connects to the lowest of |members| that has not ended, which serves from now on; this rank, if
-  // that is the lowest.
+  // Connects to the lowest live rank of |members|, the new server; serves if this rank is the
+  // lowest.
   Status find_server(const RegroupRequest& request, const std::vector<uint32_t>& members,
                      const Deadline& deadline);
   Status open_successor(FileDescriptor socket);
-  // The rank that serves looks which of |members| have ended, and tells its server.
+  // On the serving rank: finds the ended ranks of |members| and reports them to the own server.
   Status probe(const RegroupRequest& request, const std::vector<uint32_t>& members,
                const Deadline& deadline);
-  // Looks whether the rank that succeeded the server serves this job still.
+  // Checks whether the successor still serves this job.
   Status probe_successor(const RegroupRequest& request, const Deadline& deadline);
-  // Asks the server that there is, and waits for its answer.
+  // Asks the current server, and waits for the answer.
   Status ask(const RegroupRequest& request, RegroupAsk ask, const Deadline& deadline);
-  // KEEL_OK if those of |members| that the server left out have not gone back to an earlier job.
+  // KEEL_OK if no rank of |members| that the server left out has gone back to an earlier job.
   Status check_left_out(const RegroupRequest& request, const std::vector<uint32_t>& members,
                         const Deadline& deadline);
   std::string server_name(const std::vector<uint32_t>& ranks) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server of a job on several hosts: lets the ranks meet, then tells them who has failed.
+// The server of a job on several hosts: lets the ranks meet, then announces failed ranks to all.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_HOST_SERVER_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_HOST_SERVER_H_
 
@@ -23,33 +23,33 @@ namespace keel {
 
 // Lives on the service thread from start() on, and ends when every rank that arrived has left or
 // failed. A rank keeps its connection for the life of its communicator:
-//  - a connection that ends without the rank's leave is the rank's failure, told to all others;
-//  - an abort is told to all;
-//  - once all ranks that are left of a communicator ask for it, another server lets them meet again
-//    (Regroup): the first phase of a shrink. The second is that server's: kReady, after which it
-//    has decided for all;
-//  - the report of a failed wire becomes the failure of the wire's peer unless within kGraceNs
-//    something better explains it: the peer's end or another rank's abort.
-// The first of these is the verdict, the same on every rank.
+//  - a connection that ends without the rank's leave is the rank's failure, announced to the rest;
+//  - an abort is announced to all ranks;
+//  - once all remaining ranks of a communicator have asked, a new server lets these ranks meet
+//    again (Regroup): phase one of a shrink. The new server runs phase two: kReady, after which the
+//    new server has decided for all;
+//  - the report of a failed wire becomes the failure of the wire's peer unless a better cause comes
+//    within kGraceNs: the peer's end or another rank's abort.
+// The first of these events is the verdict, the same on every rank.
 class HostServer : public std::enable_shared_from_this<HostServer> {
  public:
-  // |socket|: of listen_tcp(). |job|: ranks that name another one are refused.
+  // |socket|: of listen_tcp(). |job|: ranks of a different job are refused.
   static Status start(FileDescriptor socket, HostSecret secret, const ProcessToken& job,
                       std::string name, uint64_t epoch = 1,
                       std::shared_ptr<HostServer>* out_server = nullptr);
   HostServer(HostSecret secret, const ProcessToken& job, std::string name)
       : secret_(std::move(secret)), job_(job), name_(std::move(name)) {}
 
-  // A server for the ranks of |table| that are left, in place of one that has ended: rank |own|,
-  // of this process, is the lowest of them. Ranks come by adopt(), and are asked for nothing but
-  // what they go on with. Learns from kLost notices of |own| which ranks have ended.
+  // Makes a server for the remaining ranks of |table|, in place of a server that has ended: rank
+  // |own|, of this process, is the lowest. Ranks arrive by adopt() and only ask to regroup. Learns
+  // of ended ranks from kLost notices of |own|.
   static std::shared_ptr<HostServer> succeed(const HostSecret& secret, const HostTable& table,
                                              const SocketAddress& address, uint32_t own);
   // Takes the authenticated connection of |rank|. On the service thread.
   void adopt(uint32_t rank, FileDescriptor socket);
 
   static constexpr int64_t kGraceNs = 300'000'000;
-  // Interval of notices that say nothing (Notice::Kind::kAlive), in both directions.
+  // Interval of empty notices (Notice::Kind::kAlive), in both directions.
   static constexpr int64_t kAliveNs = 500'000'000;
 
  private:
@@ -65,7 +65,7 @@ class HostServer : public std::enable_shared_from_this<HostServer> {
   };
 
   void on_peer(FileDescriptor socket);
-  // Opens the channel of a new connection; its number, or 0.
+  // Opens the channel of a new connection; returns the number of the connection, or 0.
   uint64_t add_connection(FileDescriptor socket, size_t limit);
   void on_message(uint64_t number, ByteView message);
   void on_end(uint64_t number, const Status& why);
@@ -75,25 +75,25 @@ class HostServer : public std::enable_shared_from_this<HostServer> {
   void on_notice(uint64_t number, const Connection& connection, const Notice& notice);
   void complete();
   void refuse(uint64_t number, const Status& why);
-  // Fails the rendezvous for the ranks that have arrived and those to come.
+  // Fails the rendezvous for ranks that have arrived and ranks that arrive later.
   void fail_rendezvous(const Status& why);
   void fail_rank(uint32_t rank, const Status& why);
   void judge_reports();
-  // ---- ranks that go on without those that failed: host_regroup.cc ----
+  // ---- going on without the failed ranks: host_regroup.cc ----
   // One communicator whose ranks ask to go on.
   struct Asking {
     std::vector<uint32_t> members;        // ranks of the job
     std::map<uint32_t, uint32_t> places;  // rank in the communicator -> rank of the job that asked
     std::optional<Deadline> absent;       // when ranks that have not asked are failed
-    std::weak_ptr<HostServer> next;       // the rendezvous of the ranks that were left
+    std::weak_ptr<HostServer> next;       // the rendezvous of the remaining ranks
   };
   void on_ask(const Connection& connection, const RegroupAsk& ask);
   Status check_ask(uint32_t rank, const RegroupAsk& ask) const;
   void leave_out_absent();
   bool has_asked(const Asking& asking, uint32_t rank) const;
-  // |rank| takes part no more.
+  // Regroups without |rank| from now on.
   void regroup_without(uint32_t rank, const Status& why);
-  // Starts the rendezvous of the ranks that are left, once all of them have asked.
+  // Starts the rendezvous of the remaining ranks once all have asked.
   void regroup_if_all_asked(Asking& asking);
   void on_ready(uint32_t rank);
   Status start_next(keel_unique_id* out_id, std::shared_ptr<HostServer>* out_next);

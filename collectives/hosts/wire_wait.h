@@ -15,9 +15,9 @@
 
 namespace keel {
 
-// Time that the ranks of other hosts wait longer for a host than its own ranks do for each other:
-// at the deadline, the host's ranks name the one that is missing before others could name the one
-// that waits for it.
+// Extra time that ranks of remote hosts wait for a host, compared with the host's own ranks: at the
+// deadline, the host's ranks name the missing rank before a remote rank could name the rank that
+// waits.
 inline constexpr int64_t kHostGraceNs = 1'000'000'000;
 
 // Moves the wires until a condition holds, the wires or the communicator have failed, or the

@@ -25,8 +25,8 @@ namespace keel {
 class TcpDialog;
 class HubWires;
 
-// The higher one of two ranks connects. A connection that arrives before this rank has opened the
-// wires of its communicator waits here. Thread-safe.
+// The higher of two ranks connects. A connection that arrives before this rank has opened the wires
+// of the communicator waits here. Thread-safe.
 class WireHub : public std::enable_shared_from_this<WireHub> {
  public:
   // Listens at |bind|. Peers are asked to wait until set_table().
@@ -44,15 +44,14 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
   // handshake, kHandshakeNs at most; |cancelled| ends the wait.
   Status connect(uint32_t peer, uint32_t lane, uint64_t context, const std::atomic<bool>& cancelled,
                  FileDescriptor* out_socket);
-  // Serves the job in place of a server that has ended: |on_rank|, on the service thread, gets the
+  // Serves the job in place of an ended server: |on_rank|, on the service thread, gets the
   // connection of each rank that asks this port for a server.
   using OnRank = std::function<void(uint32_t rank, FileDescriptor socket)>;
   void serve(OnRank on_rank);
-  // Connects to the server that |peer|, or this rank, serves. KEEL_RANK_FAILED when no process
-  // listens there or the host does not answer: the peer has ended. KEEL_UNAVAILABLE when another
-  // attempt may succeed: the peer does not serve yet. KEEL_FAILED_PRECONDITION when the peer has
-  // gone on from |context| without this rank. |out_socket| NULL: KEEL_OK when a process listens
-  // there.
+  // Connects to the server on |peer|, or on this rank. KEEL_RANK_FAILED when no process listens
+  // there or the host does not answer: the peer has ended. KEEL_UNAVAILABLE when a later attempt
+  // may succeed: the peer does not serve yet. KEEL_FAILED_PRECONDITION when the peer has gone on
+  // from |context| without this rank. |out_socket| NULL: KEEL_OK when a process listens there.
   Status connect_server(uint32_t peer, uint64_t context, const Deadline& deadline,
                         FileDescriptor* out_socket);
   // Asks |peer| whether it takes part in the communicator |context| of this job. One attempt, of
@@ -65,16 +64,16 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
   };
   Status ask_presence(uint32_t peer, uint64_t context, const Deadline& deadline,
                       Presence* out_presence);
-  // This rank has finished with the communicator |context|: peers that ask for its presence there
-  // find it gone. |refusal|: the answer to a peer that asks this rank to serve |context|.
+  // Finishes with the communicator |context|: ask_presence() of a peer then returns kGone.
+  // |refusal|: the answer to a peer that asks this rank to serve |context|.
   void finish(uint64_t context, const Status& refusal);
   const HostSecret& secret() const { return secret_; }
 
-  // KEEL_ALREADY_EXISTS when |wires| of this context exist.
+  // KEEL_ALREADY_EXISTS when |context| has wires.
   Status add(uint64_t context, HubWires* wires);
-  // No effect if the context has other wires.
+  // No effect unless |wires| are the context's.
   void remove(uint64_t context, const HubWires* wires);
-  // Cancels all wires, and those to come, with |why|. The first failure stays.
+  // Cancels all wires, now and later, with |why|. The first failure stays.
   void fail(const Status& why);
   // Closes the port. No callback runs after the return.
   void close();
@@ -82,7 +81,7 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
  private:
   using Key = std::tuple<uint64_t, uint32_t, uint32_t>;  // context, peer, lane
 
-  // |*out_may_pass|: whether another attempt may succeed.
+  // |*out_may_pass|: whether a later attempt may succeed.
   Status try_connect(const HostRank& other, uint32_t lane, uint64_t context,
                      const std::atomic<bool>& cancelled, const Deadline& deadline,
                      FileDescriptor* out_socket, bool* out_may_pass);

@@ -27,17 +27,17 @@ struct UcxShared {
   uint64_t epoch = 0;
 };
 
-// A message is an active message with a UcxHeader. UCX knows of no posted receive: a message that
-// arrives early stays in UCX (eager, up to kEagerBytes) or at the sender (rendezvous) until its
-// receive is posted. Messages may overtake each other in UCX; lanes order them by their number.
+// A message is an active message with a UcxHeader. UCX has no posted receives for active messages:
+// an early message stays in UCX (eager, up to kEagerBytes) or at the sender (rendezvous) until the
+// receive is posted. Messages may overtake each other in UCX; lanes sort by message number.
 //
-// Two ranks open their endpoints one after the other, the higher rank first, and tell each other
-// through UcxControl. Then a hello of the higher rank makes UCX exchange the identities of the
-// endpoints, which the rendezvous needs. UCX 1.13 ends the process if a peer ends, or the worker is
-// destroyed, while its answer waits for a transport that is not connected yet.
+// Two ranks open their endpoints one after the other, the higher rank first, and announce each
+// opening through UcxControl. A hello of the higher rank then makes UCX exchange the identities of
+// the endpoints, as the rendezvous requires. UCX 1.13 ends the process if a peer ends, or the
+// worker is destroyed, while an answer waits for a transport without a connection.
 //
-// A send is done when UCX no longer reads its memory. What UCX then still holds of it goes out with
-// the worker's progress, which UcxWires sees to also outside of calls: a flush of the endpoint
+// A send is done when UCX no longer reads the send's memory. Data that UCX still buffers goes out
+// with the worker's progress, driven by UcxWires also outside of calls: a flush of the endpoint
 // would wait for the peer. For one thread at a time.
 class UcxPeer {
  public:
@@ -58,33 +58,33 @@ class UcxPeer {
   uint64_t posted() const { return posted_; }
   bool is_active = false;  // in the list of the set of wires
 
-  // Takes a message from UCX. |data|: of |header.bytes| bytes, or what stands for them.
+  // Takes a message from UCX. |data|: |header.bytes| bytes, or the descriptor of a rendezvous.
   ucx::Result take_message(const UcxHeader& header, void* data, bool is_rendezvous);
-  // Moves what can be moved, after progress of the worker. A failure leaves the requests posted.
+  // Moves messages as far as possible, after progress of the worker. A failure leaves the requests
+  // posted.
   Status move();
-  // Reads the connection beside the endpoint; move() returns what was wrong. False: there is no
-  // more to read.
+  // Reads the connection beside the endpoint; move() returns a failure found here. False: nothing
+  // is left to read.
   bool move_control();
   // Time until move() may return a failure without an event; INT64_MAX: none.
   int64_t judges_in_ns() const;
 
-  // Ends all posted requests with |why|; those that UCX may touch, when it no longer does. No more
-  // may be posted.
+  // Ends all posted requests with |why|; a request in UCX's hands ends when UCX is done with the
+  // memory. No request may be posted from now on.
   void end(const Status& why);
   bool is_touched() const { return in_flight_ != 0; }
-  // The worker is closed: ends what is left of end().
+  // Ends |operation|, left over from end(), after the worker was closed.
   void abandon(UcxOperation& operation);
   // Leaves in order: |is_forced| false. Else requests end canceled.
   void say_farewell();
   void close(bool is_forced);
   bool is_closing();
-  // Does not wait for the end of close(): UCX demands it before the worker is destroyed.
+  // Gives up waiting for the end of close(), as UCX demands before the worker is destroyed.
   void forget_closing();
 
-  // A message of up to this size travels at once, a longer one when its receive is posted.
+  // A message of up to kEagerBytes travels at once, a longer message when the receive is posted.
   static constexpr uint64_t kEagerBytes = 8192;
-  // Messages of a lane that may be on the way before the receiver has taken them; those without
-  // bytes are not counted out.
+  // Limit of a lane's messages that the receiver has not taken yet; empty messages do not count.
   static constexpr uint64_t kWindow = 64;
 
  private:
@@ -97,7 +97,7 @@ class UcxPeer {
     WireQueue sends;  // not given to UCX yet
     uint64_t next_send = 0;
     uint64_t taken = 0;       // messages that the receiver has certainly taken
-    uint64_t rendezvous = 0;  // sends in flight by rendezvous, which tell what was taken
+    uint64_t rendezvous = 0;  // sends in flight by rendezvous: their ends prove what was taken
     WireQueue receives;       // without a message yet
     uint64_t next_receive = 0;
     uint64_t posted_receives = 0;   // in |receives|
