@@ -27,6 +27,7 @@
 // priorities (queues have priorities only from creation).
 #include <keel/abi.h>
 
+#include <keel/plugin/slots.hpp>
 #include <keel/plugin_kit.hpp>
 #include <memory>
 
@@ -41,30 +42,21 @@ namespace keel::vulkan {
 
 namespace {
 
-Instance* object(keel_plugin_instance* handle) {
-  return reinterpret_cast<Instance*>(handle);
-}
-Device* object(keel_plugin_device* handle) {
-  return reinterpret_cast<Device*>(handle);
-}
-Stream* object(keel_plugin_stream* handle) {
-  return reinterpret_cast<Stream*>(handle);
-}
-Event* object(keel_plugin_event* handle) {
-  return reinterpret_cast<Event*>(handle);
-}
-Module* object(keel_plugin_module* handle) {
-  return reinterpret_cast<Module*>(handle);
-}
-Kernel* object(keel_plugin_kernel* handle) {
-  return reinterpret_cast<Kernel*>(handle);
-}
+struct Handles {
+  static Instance& object(keel_plugin_instance* handle) {
+    return *reinterpret_cast<Instance*>(handle);
+  }
+  static Device& object(keel_plugin_device* handle) { return *reinterpret_cast<Device*>(handle); }
+  static Stream& object(keel_plugin_stream* handle) { return *reinterpret_cast<Stream*>(handle); }
+  static Event& object(keel_plugin_event* handle) { return *reinterpret_cast<Event*>(handle); }
+  static Module& object(keel_plugin_module* handle) { return *reinterpret_cast<Module*>(handle); }
+  static Kernel& object(keel_plugin_kernel* handle) { return *reinterpret_cast<Kernel*>(handle); }
+};
+using Slots = kit::Slots<Handles>;
 
-// Passes ownership of |made| to core if |status| is KEEL_OK.
-template <typename Object, typename Handle>
-keel_status give(keel_status status, std::unique_ptr<Object>* made, Handle** out_handle) {
-  if (status == KEEL_OK) *out_handle = reinterpret_cast<Handle*>(made->release());
-  return status;
+template <typename Handle>
+auto& object(Handle* handle) {
+  return Handles::object(handle);
 }
 
 // ---- instance and device -------------------------------------------------------
@@ -78,26 +70,22 @@ keel_status create_instance(const keel_instance_settings* settings,
     }
     std::unique_ptr<Instance> instance;
     const keel_status status = Instance::create(settings, &instance);
-    return give(status, &instance, out_instance);
+    return kit::give(status, &instance, out_instance);
   });
-}
-
-void destroy_instance(keel_plugin_instance* instance) {
-  delete object(instance);
 }
 
 keel_status device_count(keel_plugin_instance* instance, uint32_t* out_count) {
   return kit::guard([&]() -> keel_status {
-    *out_count = static_cast<uint32_t>(object(instance)->devices().size());
+    *out_count = static_cast<uint32_t>(object(instance).devices().size());
     if (*out_count != 0) return KEEL_OK;
-    return kit::fail(KEEL_OK, "%s", object(instance)->reason().c_str());
+    return kit::fail(KEEL_OK, "%s", object(instance).reason().c_str());
   });
 }
 
 keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
                         keel_device_info* out_info) {
   return kit::guard([&]() -> keel_status {
-    const auto& devices = object(instance)->devices();
+    const auto& devices = object(instance).devices();
     if (ordinal >= devices.size()) return kit::fail(KEEL_NOT_FOUND, "no device %u", ordinal);
     // |out_info| may be an older, shorter version.
     const keel_header header = out_info->header;
@@ -112,25 +100,12 @@ keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
 keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
                         keel_plugin_device** out_device) {
   return kit::guard([&]() -> keel_status {
-    const auto& devices = object(instance)->devices();
+    const auto& devices = object(instance).devices();
     if (ordinal >= devices.size()) return kit::fail(KEEL_NOT_FOUND, "no device %u", ordinal);
     std::unique_ptr<Device> device;
-    const keel_status status = Device::open(*object(instance), devices[ordinal], &device);
-    return give(status, &device, out_device);
+    const keel_status status = Device::open(object(instance), devices[ordinal], &device);
+    return kit::give(status, &device, out_device);
   });
-}
-
-void device_close(keel_plugin_device* device) {
-  delete object(device);
-}
-
-keel_status device_memory_info(keel_plugin_device* device, uint64_t* out_free,
-                               uint64_t* out_total) {
-  return object(device)->memory_info(out_free, out_total);
-}
-
-keel_status device_native_handle(keel_plugin_device* device, uint32_t which, void** out_handle) {
-  return object(device)->native_handle(which, out_handle);
 }
 
 // ---- memory --------------------------------------------------------------------
@@ -138,29 +113,29 @@ keel_status device_native_handle(keel_plugin_device* device, uint32_t which, voi
 keel_status memory_alloc(keel_plugin_device* device, keel_memory_kind kind, uint64_t size,
                          uint32_t /*usage*/, void** out_pointer) {
   return kit::guard([&]() -> keel_status {
-    if (object(device)->lost()) return kit::fail(KEEL_DEVICE_LOST, "the device is lost");
-    return object(device)->memory().allocate(kind, size, out_pointer);
+    if (object(device).lost()) return kit::fail(KEEL_DEVICE_LOST, "the device is lost");
+    return object(device).memory().allocate(kind, size, out_pointer);
   });
 }
 
 keel_status memory_free(keel_plugin_device* device, keel_memory_kind kind, void* pointer) {
-  return kit::guard([&] { return object(device)->memory().free(kind, pointer); });
+  return kit::guard([&] { return object(device).memory().free(kind, pointer); });
 }
 
 keel_status memory_host_register(keel_plugin_device* device, void* pointer, uint64_t size,
                                  void** out_device_pointer) {
   return kit::guard(
-      [&] { return object(device)->memory().register_host(pointer, size, out_device_pointer); });
+      [&] { return object(device).memory().register_host(pointer, size, out_device_pointer); });
 }
 
 keel_status memory_host_unregister(keel_plugin_device* device, void* pointer) {
-  return kit::guard([&] { return object(device)->memory().unregister_host(pointer); });
+  return kit::guard([&] { return object(device).memory().unregister_host(pointer); });
 }
 
 keel_status memory_host_alias(keel_plugin_device* device, void* pointer, uint64_t size,
                               void** out_alias) {
   BufferByte place;
-  if (!object(device)->memory().find_device(pointer, size, &place)) {
+  if (!object(device).memory().find_device(pointer, size, &place)) {
     return kit::fail(KEEL_INVALID_ARGUMENT, "host_alias: %p is no memory of this device", pointer);
   }
   if (place.host == nullptr) {
@@ -176,69 +151,9 @@ keel_status stream_create(keel_plugin_device* device, int32_t /*priority*/,
                           keel_plugin_stream** out_stream) {
   return kit::guard([&]() -> keel_status {
     std::unique_ptr<Stream> stream;
-    const keel_status status = Stream::create(*object(device), &stream);
-    return give(status, &stream, out_stream);
+    const keel_status status = Stream::create(object(device), &stream);
+    return kit::give(status, &stream, out_stream);
   });
-}
-
-void stream_destroy(keel_plugin_stream* stream) {
-  delete object(stream);
-}
-
-keel_status stream_query(keel_plugin_stream* stream) {
-  return kit::guard([&] { return object(stream)->query(); });
-}
-
-keel_status stream_synchronize(keel_plugin_stream* stream, int64_t timeout_ns) {
-  return kit::guard([&] { return object(stream)->synchronize(timeout_ns); });
-}
-
-keel_status stream_copy(keel_plugin_stream* stream, keel_copy_kind kind, void* destination,
-                        const void* source, uint64_t size) {
-  return kit::guard([&] { return object(stream)->copy(kind, destination, source, size); });
-}
-
-keel_status stream_fill(keel_plugin_stream* stream, void* destination, const void* pattern,
-                        uint32_t pattern_size, uint64_t size) {
-  return kit::guard([&] { return object(stream)->fill(destination, pattern, pattern_size, size); });
-}
-
-keel_status event_create(keel_plugin_device* device, uint32_t flags,
-                         keel_plugin_event** out_event) {
-  return kit::guard([&]() -> keel_status {
-    std::unique_ptr<Event> event;
-    const keel_status status = Event::create(*object(device), flags, &event);
-    return give(status, &event, out_event);
-  });
-}
-
-void event_destroy(keel_plugin_event* event) {
-  delete object(event);
-}
-
-keel_status event_record(keel_plugin_event* event, keel_plugin_stream* stream) {
-  return kit::guard([&] { return object(stream)->record(*object(event)); });
-}
-
-keel_status event_query(keel_plugin_event* event) {
-  return object(event)->query();
-}
-
-keel_status event_wait(keel_plugin_event* event, int64_t timeout_ns) {
-  return object(event)->wait(timeout_ns);
-}
-
-keel_status event_notify(keel_plugin_event* event, keel_notify_fn fn, void* user) {
-  return kit::guard([&] { return object(event)->notify(fn, user); });
-}
-
-keel_status stream_wait_event(keel_plugin_stream* stream, keel_plugin_event* event) {
-  return kit::guard([&] { return object(stream)->wait_event(*object(event)); });
-}
-
-keel_status event_elapsed(keel_plugin_event* start, keel_plugin_event* end,
-                          uint64_t* out_nanoseconds) {
-  return object(end)->elapsed_since(*object(start), out_nanoseconds);
 }
 
 // ---- kernels of the caller -----------------------------------------------------------
@@ -247,18 +162,14 @@ keel_status kernel_load(keel_plugin_device* device, keel_binary_format format, c
                         uint64_t size, keel_plugin_module** out_module) {
   return kit::guard([&]() -> keel_status {
     std::unique_ptr<Module> module;
-    const keel_status status = Module::load(*object(device), format, data, size, &module);
-    return give(status, &module, out_module);
+    const keel_status status = Module::load(object(device), format, data, size, &module);
+    return kit::give(status, &module, out_module);
   });
-}
-
-void kernel_unload(keel_plugin_module* module) {
-  delete object(module);
 }
 
 keel_status kernel_find(keel_plugin_module* module, const char* name,
                         keel_plugin_kernel** out_kernel) {
-  Kernel* const kernel = object(module)->find(name);
+  Kernel* const kernel = object(module).find(name);
   if (kernel == nullptr) {
     return kit::fail(KEEL_NOT_FOUND, "the SPIR-V module has no compute entry point '%s'", name);
   }
@@ -268,7 +179,7 @@ keel_status kernel_find(keel_plugin_module* module, const char* name,
 
 keel_status kernel_launch(keel_plugin_stream* stream, keel_plugin_kernel* kernel,
                           const keel_launch* launch) {
-  return kit::guard([&] { return object(kernel)->launch(*object(stream), *launch); });
+  return kit::guard([&] { return object(kernel).launch(object(stream), *launch); });
 }
 
 // ---- operators -------------------------------------------------------------------
@@ -280,7 +191,7 @@ keel_status op_query(keel_plugin_device* device, const keel_op_call* call,
   out_support->score = 0;
   out_support->workspace_bytes = 0;
   out_support->kernel = nullptr;
-  if (op == nullptr || !op->supports(*object(device), *call)) return KEEL_OK;
+  if (op == nullptr || !op->supports(object(device), *call)) return KEEL_OK;
   out_support->level = KEEL_OP_NATIVE;
   out_support->score = 100;
   out_support->workspace_bytes = op->workspace == nullptr ? 0 : op->workspace(*call);
@@ -291,10 +202,10 @@ keel_status op_query(keel_plugin_device* device, const keel_op_call* call,
 keel_status op_run(keel_plugin_stream* stream, const keel_op_call* call, void* workspace) {
   return kit::guard([&]() -> keel_status {
     const Op* op = find_op(call->op);
-    if (op == nullptr || !op->supports(object(stream)->device(), *call)) {
+    if (op == nullptr || !op->supports(object(stream).device(), *call)) {
       return kit::fail(KEEL_UNSUPPORTED, "vulkan has no kernel for this call of op %u", call->op);
     }
-    return op->run(*object(stream), *call, workspace);
+    return op->run(object(stream), *call, workspace);
   });
 }
 
@@ -305,10 +216,10 @@ constexpr keel_device_table kDeviceTable = {
     .count = device_count,
     .info = device_info,
     .open = device_open,
-    .close = device_close,
-    .memory_info = device_memory_info,
+    .close = Slots::destroy<keel_plugin_device>,
+    .memory_info = Slots::call<&Device::memory_info>,
     .health = nullptr,
-    .native_handle = device_native_handle,
+    .native_handle = Slots::call<&Device::native_handle>,
 };
 
 constexpr keel_memory_table kMemoryTable = {
@@ -329,32 +240,32 @@ constexpr keel_memory_table kMemoryTable = {
 constexpr keel_stream_table kStreamTable = {
     .header = kit::header<keel_stream_table>(KEEL_STRUCT_STREAM_TABLE),
     .create = stream_create,
-    .destroy = stream_destroy,
+    .destroy = Slots::destroy<keel_plugin_stream>,
     .wrap = nullptr,
     .unwrap = nullptr,
-    .query = stream_query,
-    .synchronize = stream_synchronize,
-    .copy = stream_copy,
+    .query = Slots::call<&Stream::query>,
+    .synchronize = Slots::call<&Stream::synchronize>,
+    .copy = Slots::call<&Stream::copy>,
     .copy_peer = nullptr,
-    .fill = stream_fill,
+    .fill = Slots::call<&Stream::fill>,
     .gate_create = nullptr,
     .gate_destroy = nullptr,
     .gate_open = nullptr,
     .stream_wait_gate = nullptr,
-    .event_create = event_create,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_query = event_query,
-    .event_wait = event_wait,
-    .event_notify = event_notify,
-    .stream_wait_event = stream_wait_event,
-    .event_elapsed = event_elapsed,
+    .event_create = Slots::create<Event, &Event::create>,
+    .event_destroy = Slots::destroy<keel_plugin_event>,
+    .event_record = Slots::call_on_second<&Stream::record>,
+    .event_query = Slots::call<&Event::query>,
+    .event_wait = Slots::call<&Event::wait>,
+    .event_notify = Slots::call<&Event::notify>,
+    .stream_wait_event = Slots::call<&Stream::wait_event>,
+    .event_elapsed = Slots::call_on_second<&Event::elapsed_since>,
 };
 
 constexpr keel_kernel_table kKernelTable = {
     .header = kit::header<keel_kernel_table>(KEEL_STRUCT_KERNEL_TABLE),
     .load = kernel_load,
-    .unload = kernel_unload,
+    .unload = Slots::destroy<keel_plugin_module>,
     .find = kernel_find,
     .launch = kernel_launch,
 };
@@ -373,7 +284,7 @@ constexpr keel_plugin kPlugin = {
     .vendor = "Keel",
     .version = "0.1.0",
     .create_instance = create_instance,
-    .destroy_instance = destroy_instance,
+    .destroy_instance = Slots::destroy<keel_plugin_instance>,
     .device = &kDeviceTable,
     .memory = &kMemoryTable,
     .stream = &kStreamTable,
