@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <keel/plugin/slots.hpp>
 #include <keel/plugin_kit.hpp>
 #include <memory>
 
@@ -21,23 +22,21 @@ namespace keel::cpu {
 namespace {
 
 // A handle is the address of the object behind it.
-Instance& object(keel_plugin_instance* handle) {
-  return *reinterpret_cast<Instance*>(handle);
-}
-Device& object(keel_plugin_device* handle) {
-  return *reinterpret_cast<Device*>(handle);
-}
-Stream& object(keel_plugin_stream* handle) {
-  return *reinterpret_cast<Stream*>(handle);
-}
-Event& object(keel_plugin_event* handle) {
-  return *reinterpret_cast<Event*>(handle);
-}
-Module& object(keel_plugin_module* handle) {
-  return *reinterpret_cast<Module*>(handle);
-}
-Kernel& object(keel_plugin_kernel* handle) {
-  return *reinterpret_cast<Kernel*>(handle);
+struct Handles {
+  static Instance& object(keel_plugin_instance* handle) {
+    return *reinterpret_cast<Instance*>(handle);
+  }
+  static Device& object(keel_plugin_device* handle) { return *reinterpret_cast<Device*>(handle); }
+  static Stream& object(keel_plugin_stream* handle) { return *reinterpret_cast<Stream*>(handle); }
+  static Event& object(keel_plugin_event* handle) { return *reinterpret_cast<Event*>(handle); }
+  static Module& object(keel_plugin_module* handle) { return *reinterpret_cast<Module*>(handle); }
+  static Kernel& object(keel_plugin_kernel* handle) { return *reinterpret_cast<Kernel*>(handle); }
+};
+using Slots = kit::Slots<Handles>;
+
+template <typename Handle>
+auto& object(Handle* handle) {
+  return Handles::object(handle);
 }
 
 // ---- device ------------------------------------------------------------------
@@ -73,22 +72,13 @@ keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
   });
 }
 
-void device_close(keel_plugin_device* device) {
-  delete &object(device);
-}
-
-keel_status device_memory_info(keel_plugin_device* device, uint64_t* out_free,
-                               uint64_t* out_total) {
-  return object(device).memory_info(out_free, out_total);
-}
-
 constexpr keel_device_table kDeviceTable = {
     .header = kit::header<keel_device_table>(KEEL_STRUCT_DEVICE_TABLE),
     .count = device_count,
     .info = device_info,
     .open = device_open,
-    .close = device_close,
-    .memory_info = device_memory_info,
+    .close = Slots::destroy<keel_plugin_device>,
+    .memory_info = Slots::call<&Device::memory_info>,
     .health = nullptr,
     .native_handle = nullptr,
 };
@@ -175,14 +165,6 @@ keel_status stream_create(keel_plugin_device* device, int32_t /*priority*/,
   });
 }
 
-void stream_destroy(keel_plugin_stream* stream) {
-  delete &object(stream);
-}
-
-keel_status stream_query(keel_plugin_stream* stream) {
-  return object(stream).query();
-}
-
 keel_status stream_synchronize(keel_plugin_stream* stream, int64_t timeout_ns) {
   return object(stream).synchronize(deadline_after(timeout_ns));
 }
@@ -226,19 +208,11 @@ keel_status event_create(keel_plugin_device* device, uint32_t flags,
   });
 }
 
-void event_destroy(keel_plugin_event* event) {
-  delete &object(event);
-}
-
 keel_status event_record(keel_plugin_event* event, keel_plugin_stream* stream) {
   return kit::guard([&] {
     object(stream).record(object(event));
     return keel_status{KEEL_OK};
   });
-}
-
-keel_status event_query(keel_plugin_event* event) {
-  return object(event).query();
 }
 
 keel_status event_wait(keel_plugin_event* event, int64_t timeout_ns) {
@@ -273,10 +247,10 @@ keel_status event_elapsed(keel_plugin_event* start, keel_plugin_event* end,
 constexpr keel_stream_table kStreamTable = {
     .header = kit::header<keel_stream_table>(KEEL_STRUCT_STREAM_TABLE),
     .create = stream_create,
-    .destroy = stream_destroy,
+    .destroy = Slots::destroy<keel_plugin_stream>,
     .wrap = nullptr,
     .unwrap = nullptr,
-    .query = stream_query,
+    .query = Slots::call<&Stream::query>,
     .synchronize = stream_synchronize,
     .copy = stream_copy,
     .copy_peer = stream_copy_peer,
@@ -286,9 +260,9 @@ constexpr keel_stream_table kStreamTable = {
     .gate_open = nullptr,
     .stream_wait_gate = nullptr,
     .event_create = event_create,
-    .event_destroy = event_destroy,
+    .event_destroy = Slots::destroy<keel_plugin_event>,
     .event_record = event_record,
-    .event_query = event_query,
+    .event_query = Slots::call<&Event::query>,
     .event_wait = event_wait,
     .event_notify = event_notify,
     .stream_wait_event = stream_wait_event,
@@ -305,10 +279,6 @@ keel_status kernel_load(keel_plugin_device*, keel_binary_format format, const vo
     if (status == KEEL_OK) *out_module = reinterpret_cast<keel_plugin_module*>(module.release());
     return status;
   });
-}
-
-void kernel_unload(keel_plugin_module* module) {
-  delete &object(module);
 }
 
 keel_status kernel_find(keel_plugin_module* module, const char* name,
@@ -332,7 +302,7 @@ keel_status kernel_launch(keel_plugin_stream* stream, keel_plugin_kernel* kernel
 constexpr keel_kernel_table kKernelTable = {
     .header = kit::header<keel_kernel_table>(KEEL_STRUCT_KERNEL_TABLE),
     .load = kernel_load,
-    .unload = kernel_unload,
+    .unload = Slots::destroy<keel_plugin_module>,
     .find = kernel_find,
     .launch = kernel_launch,
 };
@@ -381,10 +351,6 @@ keel_status create_instance(const keel_instance_settings* settings,
   });
 }
 
-void destroy_instance(keel_plugin_instance* instance) {
-  delete &object(instance);
-}
-
 constexpr keel_plugin kPlugin = {
     .header = {sizeof(keel_plugin), KEEL_STRUCT_PLUGIN, &kTestTable},
     .abi_major = KEEL_ABI_MAJOR,
@@ -393,7 +359,7 @@ constexpr keel_plugin kPlugin = {
     .vendor = "Keel",
     .version = KEEL_CPU_VERSION,
     .create_instance = create_instance,
-    .destroy_instance = destroy_instance,
+    .destroy_instance = Slots::destroy<keel_plugin_instance>,
     .device = &kDeviceTable,
     .memory = &kMemoryTable,
     .stream = &kStreamTable,
