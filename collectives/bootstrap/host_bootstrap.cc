@@ -102,6 +102,12 @@ Status HostSession::find_present(uint32_t, uint64_t, const Deadline&) {
 
 void HostSession::finish(uint64_t, const Status&) {}
 
+bool HostSession::has_outlived_server() const {
+  return false;
+}
+
+void HostSession::look_for(const std::vector<uint32_t>&) {}
+
 bool is_host_id(const keel_unique_id& id) {
   TcpId parsed;
   return TcpId::parse(id, &parsed).ok();

@@ -125,6 +125,14 @@ class HostSession {
   // callback; it no longer runs after the return.
   virtual void set_on_failure(std::function<void(const Status&)> on_failure) = 0;
 
+  // Whether the process that served the job has ended, and its ranks had left in order before. From
+  // then on the ranks tell each other who fails.
+  virtual bool has_outlived_server() const;
+  // For a rank that has_outlived_server(): looks whether |peers|, from which it waits for a
+  // connection, still listen at their wire ports. One that has twice not done so, a quarter of a
+  // second apart, becomes the failure of the job. May block for half a second.
+  virtual void look_for(const std::vector<uint32_t>& peers);
+
   // The ranks of a communicator that have neither failed nor left agree on a new job without the
   // others: each calls, and joins the rendezvous that it gets. The caller ends this session
   // afterwards. If one more rank fails meanwhile, join() returns KEEL_RANK_FAILED, and all call

@@ -62,7 +62,9 @@ int rank_process(const std::vector<std::string>& arguments) {
     const Deadline deadline = Deadline::after(kTestTimeoutNs);
     for (const WireRequest* each : requests) {
       while (!each->is_done() && !deadline.passed()) {
-        if (!wires->progress()) wires->park(20'000'000);
+        if (wires->progress()) continue;
+        wires->park(20'000'000);
+        if (session->has_outlived_server()) session->look_for(wires->unconnected());
       }
     }
   };
@@ -85,7 +87,7 @@ int rank_process(const std::vector<std::string>& arguments) {
       run({&receive});
       uint32_t peer = UINT32_MAX;
       const Status failed = wires->failure(&peer);
-      say(peer == UINT32_MAX ? wait_for_failure(*session).text()
+      say(peer == UINT32_MAX ? wait_for_failure(*session).text()  // judged meanwhile
                              : session->report(peer, failed).text());
     } else if (command == "regroup") {
       // Until no further rank fails on the way.
@@ -130,7 +132,9 @@ int rank_process(const std::vector<std::string>& arguments) {
 // Processes of |hosts.size()| ranks that have met.
 class HostFailureTest : public ::testing::Test {
  protected:
-  void start(const std::vector<std::string>& hosts, const std::string& number_of_hosts) {
+  // |connects|: whether neighbours exchange a message, which connects them.
+  void start(const std::vector<std::string>& hosts, const std::string& number_of_hosts,
+             bool connects = true) {
     const std::string world = std::to_string(hosts.size());
     std::string id;
     for (size_t rank = 0; rank < hosts.size(); ++rank) {
@@ -139,8 +143,10 @@ class HostFailureTest : public ::testing::Test {
       if (rank == 0) id = ranks_[0]->read_line();
     }
     for (auto& each : ranks_) ASSERT_EQ(each->read_line(), number_of_hosts + " hosts");
-    for (auto& each : ranks_) each->write_line("ring");
-    for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    for (auto& each : ranks_) {
+      if (connects) each->write_line("ring");
+    }
+    for (size_t rank = 0; connects && rank < hosts.size(); ++rank) {
       ASSERT_EQ(ranks_[rank]->read_line(),
                 fmt::format("from {}", (rank + hosts.size() - 1) % hosts.size()));
     }
@@ -158,6 +164,16 @@ class HostFailureTest : public ::testing::Test {
         EXPECT_NE(told.find(part), std::string::npos) << "rank " << rank << ": " << told;
       }
     }
+  }
+  // Rank 0 leaves in order, and its process, the server, ends.
+  void end_server() {
+    ranks_[0]->write_line("leave");
+    ASSERT_EQ(ranks_[0]->read_line(), "left");
+    ASSERT_EQ(ranks_[0]->wait(), 0);
+  }
+  void expect_told(size_t rank, const std::string& part) {
+    const std::string told = ranks_[rank]->read_line();
+    EXPECT_NE(told.find(part), std::string::npos) << "rank " << rank << ": " << told;
   }
   std::vector<std::unique_ptr<ChildProcess>> ranks_;
 };
@@ -234,13 +250,55 @@ TEST_F(HostFailureTest, OneMoreRankMayEndWhileTheOthersRegroup) {
 // The process that serves may end once its ranks have left; the others still see who fails.
 TEST_F(HostFailureTest, ServerMayLeaveBeforeTheOthers) {
   start({"a", "b", "c"}, "3");
-  ranks_[0]->write_line("leave");
-  ASSERT_EQ(ranks_[0]->read_line(), "left");
-  EXPECT_EQ(ranks_[0]->wait(), 0);
+  end_server();
   ranks_[1]->write_line("wait");  // for rank 2
   ranks_[2]->kill();
-  const std::string told = ranks_[1]->read_line();
-  EXPECT_NE(told.find("rank 2"), std::string::npos) << told;
+  expect_told(1, "rank 2");
+}
+
+// Rank 1 alone waits for rank 2, and tells rank 3, which has a wire to rank 2 only. Both go on.
+TEST_F(HostFailureTest, RankThatFindsAnEndTellsAllOnceTheServerHasLeft) {
+  start({"a", "b", "c", "d"}, "4");
+  end_server();
+  ranks_[1]->write_line("wait");
+  ranks_[3]->write_line("await");
+  ranks_[2]->kill();
+  expect_told(1, "rank 2 (cpu:0");
+  expect_told(3, "rank 2 (cpu:0");
+  for (const size_t rank : {1, 3}) ranks_[rank]->write_line("regroup");
+  EXPECT_EQ(ranks_[1]->read_line(), "rank 0 of 2, epoch 2");
+  EXPECT_EQ(ranks_[3]->read_line(), "rank 1 of 2, epoch 2");
+}
+
+TEST_F(HostFailureTest, AbortReachesAllOnceTheServerHasLeft) {
+  start({"a", "b", "c", "d"}, "4", /*connects=*/false);
+  end_server();
+  for (const size_t rank : {2, 3}) ranks_[rank]->write_line("await");
+  ranks_[1]->write_line("abort");
+  ASSERT_EQ(ranks_[1]->read_line(), "aborted");
+  for (const size_t rank : {2, 3}) expect_told(rank, "rank 1 has had enough");
+}
+
+// A rank that aborts and ends at once still tells the others.
+TEST_F(HostFailureTest, LastWordsReachAllOnceTheServerHasLeft) {
+  start({"a", "b", "c", "d"}, "4", /*connects=*/false);
+  end_server();
+  for (const size_t rank : {1, 2}) ranks_[rank]->write_line("await");
+  ranks_[3]->write_line("abort");
+  ranks_[3]->write_line("leave");
+  ASSERT_EQ(ranks_[3]->read_line(), "aborted");
+  for (const size_t rank : {1, 2}) expect_told(rank, "rank 3 has had enough");
+}
+
+// Rank 2, from which a connection would come, ends without one.
+TEST_F(HostFailureTest, RankThatNeverConnectsIsNamedOnceTheServerHasLeft) {
+  start({"a", "b", "c", "d"}, "4", /*connects=*/false);
+  end_server();
+  ranks_[2]->kill();
+  ranks_[1]->write_line("wait");
+  ranks_[3]->write_line("await");
+  expect_told(1, "rank 2 (cpu:0");
+  expect_told(3, "rank 2 (cpu:0");
 }
 
 }  // namespace

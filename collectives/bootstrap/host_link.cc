@@ -19,7 +19,15 @@ namespace {
 // How long report() waits for the server's verdict: a silent peer is judged by the kernel within
 // this time too.
 constexpr int64_t kVerdictNs = 2'000'000'000;
-// How long leave() waits for a server that does not answer.
+// Without a server, how long report() waits for another rank's explanation. Ranks that find the
+// same failure wait so much longer the higher their rank is: the lowest one tells the others.
+constexpr int64_t kExplainNs = 250'000'000;
+constexpr int64_t kExplainStepNs = 2'000'000;
+constexpr uint32_t kMostExplainSteps = 100;
+// Time between two looks for ranks that have not connected, and the limit of a look.
+constexpr int64_t kLookForNs = 250'000'000;
+constexpr int64_t kLookLimitNs = 500'000'000;
+// How long leave() waits for a server that does not answer, and the end for ranks to be told.
 constexpr int64_t kLeaveNs = 1'000'000'000;
 
 }  // namespace
@@ -50,6 +58,7 @@ Status HostLink::open(FileDescriptor socket, std::shared_ptr<WireHub> hub,
     link->channel_ = channel;
   }
   channel->set_deadline(Deadline::after(HostServer::kAliveNs));
+  self->hub_->set_on_notice([self](const Notice& notice) { self->on_notice(notice); });
   *out_session = std::move(link);
   return {};
 }
@@ -58,6 +67,10 @@ HostLink::~HostLink() {
   leave();
   if (channel_) channel_->close();
   if (successor_) successor_->close();
+  if (notices_) {
+    if (!ServiceThread::get().is_current()) notices_->wait(Deadline::after(kLeaveNs));
+    notices_->close();
+  }
   hub_->close();
 }
 
@@ -80,15 +93,18 @@ void HostLink::on_message(ByteView message) {
     judge(parsed.with_prefix("from the server: "));
     return;
   }
+  on_notice(notice);
+}
+
+void HostLink::on_notice(const Notice& notice) {
   if (notice.rank >= table_.ranks.size()) return;
   switch (notice.kind) {
     case Notice::Kind::kAbort:
-      if (!notice.status.ok()) judge(notice.status);
-      return;
     case Notice::Kind::kFailed: {
       {
         std::lock_guard lock(mutex_);
-        failed_.insert(notice.rank);
+        if (notice.kind == Notice::Kind::kFailed) failed_.insert(notice.rank);
+        untold_.reset();  // all ranks have this one
       }
       if (!notice.status.ok()) judge(notice.status);
       return;
@@ -123,15 +139,19 @@ void HostLink::on_end(const Status& why) {
     std::lock_guard lock(mutex_);
     has_server_ = false;
     judged_.notify_all();
-    if (has_left_) return;
+    if (has_left_ && !untold_) return;
     for (const HostRank& each : table_.ranks) {
       if (each.peer.process != server_) continue;
       serving.push_back(each.peer.rank);
       have_left = have_left && left_.contains(each.peer.rank);
     }
-    // The serving process may end after its ranks have: the wires then say who fails.
-    if (!serving.empty() && have_left) return;
-    failed_.insert(serving.begin(), serving.end());
+    // The serving process may end after its ranks have: the ranks then tell each other who fails.
+    have_left = have_left && !serving.empty();
+    if (!have_left) failed_.insert(serving.begin(), serving.end());
+  }
+  if (have_left) {
+    tell_peers();
+    return;
   }
   judge(keel::failure(KEEL_RANK_FAILED, "{} has failed: its link to rank {}: {}",
                       server_name(serving), rank_, why.text()));
@@ -153,12 +173,16 @@ void HostLink::on_deadline() {
   channel->keep_alive(write_notice({}), HostServer::kAliveNs);
 }
 
-void HostLink::judge(const Status& verdict) {
+void HostLink::judge(const Status& verdict, const std::optional<Notice>& own) {
+  bool has_server = true;
   {
     std::lock_guard lock(mutex_);
     if (!verdict_.ok() || has_left_) return;
     verdict_ = verdict;
+    untold_ = own;
+    has_server = has_server_;
   }
+  if (!has_server) tell_peers();
   judged_.notify_all();
   hub_->fail(verdict);
   std::lock_guard lock(callback_mutex_);
@@ -166,12 +190,56 @@ void HostLink::judge(const Status& verdict) {
   if (on_failure) on_failure(verdict);
 }
 
-void HostLink::abort(const Status& why) {
+void HostLink::tell_peers() {
+  std::lock_guard lock(mutex_);
+  if (!untold_ || notices_) return;
+  std::vector<uint32_t> peers;
+  for (uint32_t rank = 0; rank < table_.ranks.size(); ++rank) {
+    if (rank != rank_ && !left_.contains(rank) && !failed_.contains(rank)) peers.push_back(rank);
+  }
+  notices_ = NoticeSender::start(hub_, *untold_, std::move(peers));
+}
+
+bool HostLink::has_outlived_server() const {
+  std::lock_guard lock(mutex_);
+  return !has_server_ && verdict_.ok();
+}
+
+void HostLink::look_for(const std::vector<uint32_t>& peers) {
   {
     std::lock_guard lock(mutex_);
-    server_locked().send(write_notice({Notice::Kind::kAbort, rank_, why}));
+    if (has_server_ || !verdict_.ok() || (next_look_ && !next_look_->passed())) return;
+    next_look_ = Deadline::after(kLookForNs);
   }
-  judge(why);
+  std::set<uint32_t> missed;
+  for (const uint32_t peer : peers) {
+    const Status found =
+        hub_->connect_server(peer, /*context=*/0, Deadline::after(kLookLimitNs), nullptr);
+    if (found.code() != KEEL_RANK_FAILED) continue;
+    missed.insert(peer);
+    {
+      std::lock_guard lock(mutex_);
+      // A rank may have connected, sent and left between the caller's look and this one.
+      if (!missed_.contains(peer)) continue;
+      failed_.insert(peer);
+    }
+    const Status why =
+        keel::failure(KEEL_RANK_FAILED, "{} has ended, and {} waits for it: {}",
+                      table_.ranks[peer].name(), table_.ranks[rank_].name(), found.text());
+    judge(why, Notice{Notice::Kind::kFailed, peer, why});
+    return;
+  }
+  std::lock_guard lock(mutex_);
+  missed_ = std::move(missed);
+}
+
+void HostLink::abort(const Status& why) {
+  const Notice notice = {Notice::Kind::kAbort, rank_, why};
+  {
+    std::lock_guard lock(mutex_);
+    server_locked().send(write_notice(notice));
+  }
+  judge(why, notice);
 }
 
 Status HostLink::report(uint32_t peer, const Status& why) {
@@ -180,11 +248,17 @@ Status HostLink::report(uint32_t peer, const Status& why) {
     std::unique_lock lock(mutex_);
     server_locked().send(write_notice({Notice::Kind::kLost, peer, why}));
     deadline.wait(judged_, lock, [this] { return !verdict_.ok() || !has_server_; });
+    // No server any more: this rank tells the others, unless one of them knows better.
+    const int64_t steps = std::min(rank_, kMostExplainSteps);
+    if (verdict_.ok() && !has_server_) {
+      Deadline::after(kExplainNs + steps * kExplainStepNs).wait(judged_, lock, [this] {
+        return !verdict_.ok();
+      });
+    }
     if (!verdict_.ok()) return verdict_;
     failed_.insert(peer);
   }
-  // No server any more: this rank tells the others by closing its wires.
-  judge(why);
+  judge(why, Notice{Notice::Kind::kFailed, peer, why});
   return failure();
 }
 

@@ -14,6 +14,7 @@
 
 #include "collectives/bootstrap/host_bootstrap.h"
 #include "collectives/bootstrap/host_messages.h"
+#include "collectives/bootstrap/notice_sender.h"
 #include "collectives/bootstrap/tcp_channel.h"
 #include "collectives/transports/tcp/wire_hub.h"
 #include "core/status.h"
@@ -38,6 +39,8 @@ class HostLink final : public HostSession {
   Status report(uint32_t peer, const Status& why) override;
   Status failure() const override;
   std::vector<uint32_t> failed_ranks() const override;
+  bool has_outlived_server() const override;
+  void look_for(const std::vector<uint32_t>& peers) override;
   void set_on_failure(std::function<void(const Status&)> on_failure) override;
   Status regroup(const RegroupRequest& request, const Deadline& deadline,
                  RegroupPlace* out_place) override;
@@ -48,10 +51,14 @@ class HostLink final : public HostSession {
 
  private:
   void on_message(ByteView message);
+  void on_notice(const Notice& notice);  // of the server, or of a peer
   void on_end(const Status& why);
   void on_deadline();
-  // Stores |verdict| and passes it on; the first verdict stays.
-  void judge(const Status& verdict);
+  // Stores the verdict unless there is one, and passes it on. |own|: what the other ranks are to
+  // be told if no server tells them.
+  void judge(const Status& verdict, const std::optional<Notice>& own = std::nullopt);
+  // Tells the ranks that have neither left nor failed what the server has not told them.
+  void tell_peers();
   // The connection to the server, or to the rank in its place. Requires |mutex_|.
   TcpChannel& server_locked() const { return successor_ ? *successor_ : *channel_; }
   // ---- the server has ended: host_succession.cc ----
@@ -84,6 +91,10 @@ class HostLink final : public HostSession {
   Status verdict_;
   std::set<uint32_t> failed_;
   std::set<uint32_t> left_;
+  std::optional<Notice> untold_;  // of this rank, until the server has told it or no rank need know
+  std::shared_ptr<NoticeSender> notices_;
+  std::set<uint32_t> missed_;  // by the last look_for()
+  std::optional<Deadline> next_look_;
   Status regroup_failure_;
   std::optional<Regroup> regroup_;  // the server's answer
   bool is_committed_ = false;

@@ -81,7 +81,7 @@ Status parse_opening(ByteView bytes, Opening* out_opening) {
   opening.nonce = reader.take_array<32>();
   KEEL_RETURN_IF_ERROR(reader.finish());
   if (purpose < static_cast<uint8_t>(Opening::Purpose::kServer) ||
-      purpose > static_cast<uint8_t>(Opening::Purpose::kPresence)) {
+      purpose > static_cast<uint8_t>(Opening::Purpose::kNotice)) {
     reader.fail(fmt::format("its purpose is {}", purpose));
   }
   if (opening.from >= kMaxWorld || opening.to >= kMaxWorld || opening.lane >= WireSet::kLanes) {

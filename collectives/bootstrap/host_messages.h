@@ -24,7 +24,8 @@ using Mac = std::array<uint8_t, 32>;
 // First message of a connection, by the process that connects.
 struct Opening {
   // kPresence asks whether the rank takes part in a communicator still, and ends with the answer.
-  enum class Purpose : uint8_t { kServer = 1, kWire = 2, kPresence = 3 };
+  // kNotice: one notice follows, of a failure that no server could tell.
+  enum class Purpose : uint8_t { kServer = 1, kWire = 2, kPresence = 3, kNotice = 4 };
   Purpose purpose = Purpose::kServer;
   ProcessToken job;      // of the id; of the table for a wire
   uint64_t epoch = 0;    // of a wire

@@ -304,6 +304,30 @@ std::string abort_it(const Rank& self) {
   return "";
 }
 
+// Rank 0 leaves right after a broadcast, whose data connect the other ranks with rank 0 alone. Rank
+// 2 then waits for rank 3, and rank 1 for rank 2.
+std::string without_rank_zero(const Rank& self) {
+  void* data = nullptr;
+  constexpr uint64_t kCount = 16;
+  if (keel_alloc(self.device, KEEL_MEMORY_DEVICE, kCount * 4, &data) != KEEL_OK ||
+      keel_broadcast(self.comm, data, data, kCount, KEEL_INT32, 0, self.stream) != KEEL_OK ||
+      keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT) != KEEL_OK) {
+    return keel_last_error();
+  }
+  if (self.rank == 0) return "";
+  say("alone");
+  hear();
+  if (self.rank == 3) {
+    keel_comm_abort(self.comm);
+    hear();  // the end of this process would be another failure
+    return "";
+  }
+  keel_status status = keel_recv(self.comm, data, kCount, KEEL_INT32, self.rank + 1, self.stream);
+  if (status == KEEL_OK) status = keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT);
+  say(std::string(keel_status_name(status)) + " " + keel_last_error());
+  return "";
+}
+
 // Arguments: rank, world, host, backends, "staged" or "alias", program, seconds to the deadline of
 // an operation.
 int run_worker(const std::vector<std::string>& arguments) {
@@ -334,6 +358,7 @@ int run_worker(const std::vector<std::string>& arguments) {
       {"mismatch", mismatch},
       {"interleaving", interleaving},
       {"product", product},
+      {"without_rank_zero", without_rank_zero},
       {"split_without_one", split_without_one}};
   keel_unique_id id = {};
   if (self.rank == 0) {
@@ -579,6 +604,28 @@ TEST_P(HostFailureTest, AbortReachesAllHosts) {
   }
   job[1].write_line("end");
   job.expect_success();
+}
+
+// The process of rank 0 serves the job: the others tell each other who fails.
+TEST_P(HostFailureTest, FailureIsToldAtOnceAfterRankZeroHasLeft) {
+  for (const bool aborts : {false, true}) {
+    Job job("abcd", "without_rank_zero");
+    EXPECT_EQ(job[0].wait(), 0);
+    for (const size_t rank : {1, 2, 3}) ASSERT_EQ(job[rank].read_line(), "alone");
+    for (const size_t rank : {1, 2}) job[rank].write_line("go");
+    if (aborts) {
+      job[3].write_line("go");
+    } else {
+      job[3].kill();
+    }
+    for (const size_t rank : {1, 2}) {
+      const std::string line = job[rank].read_line();
+      EXPECT_SAYS(aborts ? "ABORTED" : "RANK_FAILED", line);
+      EXPECT_SAYS(aborts ? "rank 3 aborted" : "rank 3 (cpu:", line);
+    }
+    if (aborts) job[3].write_line("end");
+    for (const size_t rank : {1, 2}) EXPECT_EQ(job[rank].wait(), 0);
+  }
 }
 
 }  // namespace

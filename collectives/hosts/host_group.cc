@@ -102,6 +102,10 @@ Status HostGroup::meet_inside(const Deadline& deadline) {
     KEEL_RETURN_IF_ERROR(serve_rendezvous_at(&Team::make_segment, name, &id));
   }
   Rendezvous rendezvous;
+  std::vector<uint32_t> others;
+  for (const uint32_t rank : local) {
+    if (rank != rank_) others.push_back(members_[rank]);
+  }
   // A rank of this host that ends before it attends fails the job, which ends the wait.
   constexpr int64_t kSliceNs = 500'000'000;
   Status attended;
@@ -111,6 +115,7 @@ Status HostGroup::meet_inside(const Deadline& deadline) {
                                  &rendezvous);
     const Status verdict = job_->session().failure();
     if (attended.code() == KEEL_TIMED_OUT && !verdict.ok()) return verdict;
+    if (job_->session().has_outlived_server()) job_->session().look_for(others);
   } while (attended.code() == KEEL_TIMED_OUT && !deadline.passed());
   KEEL_RETURN_IF_ERROR(attended);
   KEEL_RETURN_IF_ERROR(Team::join(rendezvous, local_rank_, &team_));

@@ -115,7 +115,7 @@ Status HostRunner::run(const Request& request, const Status& ready, FlightRecord
 Status HostRunner::run_collective(const Request& request, WaitContext& wait_context) {
   const auto begin = std::chrono::steady_clock::now();
   by_lanes_ = lanes_.takes(request);
-  WireWait wait(group_->wires(), context_.segment(), polls_, wait_context);
+  WireWait wait(group_->wires(), group_->job().session(), context_.segment(), polls_, wait_context);
   KEEL_RETURN_IF_ERROR(by_lanes_ ? lanes_.run(request, wait) : run_flat(request, wait));
   tell(request, by_lanes_ ? lanes_.executor() : flat_, by_lanes_,
        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
@@ -152,7 +152,7 @@ Status HostRunner::run_messages(const Request& request, FlightRecorder::Entry* e
     inside.transfers.push_back(transfer);
     inside.transfers.back().peer = static_cast<uint32_t>(found - local.begin());
   }
-  WireWait wait(group_->wires(), context_.segment(), polls_, wait_context);
+  WireWait wait(group_->wires(), group_->job().session(), context_.segment(), polls_, wait_context);
   KEEL_RETURN_IF_ERROR(messages_.start(remote, wait));
   if (!inside.transfers.empty()) {
     KEEL_RETURN_IF_ERROR(inner_.run(inside, {}, entry, wait_context));
@@ -168,7 +168,7 @@ Status HostRunner::exchange(const SplitChoice& own, WaitContext& wait_context,
                             std::vector<SplitChoice>* out_all, uint64_t* out_number) {
   *out_number = exchanges_++;
   WaitContext later(wait_context, context_.segment(), kHostGraceNs);
-  WireWait between(group_->wires(), context_.segment(), polls_, later);
+  WireWait between(group_->wires(), group_->job().session(), context_.segment(), polls_, later);
   const Status status = exchange_choices(*group_, context_, own, wait_context, between, out_all);
   if (status.ok()) {
     const WireSet::Traffic traffic = group_->wires().traffic();

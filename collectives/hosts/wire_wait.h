@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "collectives/bootstrap/host_bootstrap.h"
 #include "collectives/hosts/poll_budget.h"
 #include "collectives/transports/control_segment.h"
 #include "collectives/transports/wait_context.h"
@@ -24,9 +25,13 @@ inline constexpr int64_t kHostGraceNs = 1'000'000'000;
 // operation's deadline passes. For one thread.
 class WireWait {
  public:
-  WireWait(WireSet& wires, const ControlSegment& segment, PollBudget& polls,
+  WireWait(WireSet& wires, HostSession& session, const ControlSegment& segment, PollBudget& polls,
            WaitContext& wait_context)
-      : wires_(wires), segment_(segment), polls_(polls), wait_context_(wait_context) {}
+      : wires_(wires),
+        session_(session),
+        segment_(segment),
+        polls_(polls),
+        wait_context_(wait_context) {}
 
   WaitContext& context() { return wait_context_; }
 
@@ -45,6 +50,7 @@ class WireWait {
       if (++idle < polls_.polls()) continue;
       wires_.park(
           std::min<int64_t>(WaitContext::kSliceNs, wait_context_.deadline().remaining_ns()));
+      if (session_.has_outlived_server()) session_.look_for(wires_.unconnected());
     }
     return {};
   }
@@ -59,6 +65,7 @@ class WireWait {
   }
 
   WireSet& wires_;
+  HostSession& session_;
   const ControlSegment& segment_;
   PollBudget& polls_;
   WaitContext& wait_context_;

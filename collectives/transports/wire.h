@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "core/status.h"
 
@@ -127,6 +128,8 @@ class WireSet {
   // Fails the set with |reason| and wakes park(). Thread-safe: progress() of the owning thread ends
   // the requests. The first failure stays.
   virtual void cancel(const Status& reason) = 0;
+  // The peers with posted requests from which this rank waits for a connection, ascending.
+  virtual std::vector<uint32_t> unconnected() const = 0;
   // KEEL_OK, or the failure. |*out_peer|, if not NULL: the peer whose wire failed, or UINT32_MAX
   // after cancel(). KEEL_RANK_FAILED: the peer closed the connection, or the kernel judged it
   // silent. KEEL_DATA_LOSS: the peer broke the protocol.

@@ -3,6 +3,7 @@
 
 #include <sys/epoll.h>
 
+#include <set>
 #include <utility>
 
 namespace keel {
@@ -137,6 +138,14 @@ void TcpWires::park(int64_t timeout_ns) {
   if (has_news()) return;
   std::array<epoll_event, 64> events;
   wait(timeout_ns, events);
+}
+
+std::vector<uint32_t> TcpWires::unconnected() const {
+  std::set<uint32_t> peers;
+  for (const TcpLane* each : active_) {
+    if (!each->is_attached()) peers.insert(each->peer());
+  }
+  return {peers.begin(), peers.end()};
 }
 
 void TcpWires::fail(const Status& why, uint32_t peer) {

@@ -30,6 +30,7 @@ class TcpWires final : public HubWires {
   bool progress() override;
   void park(int64_t timeout_ns) override;
   int descriptor() const override { return epoll_.get(); }
+  std::vector<uint32_t> unconnected() const override;
   const char* name() const override { return "tcp"; }
   Traffic traffic() const override { return traffic_; }
 

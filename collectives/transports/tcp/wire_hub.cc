@@ -39,7 +39,18 @@ WireHub::~WireHub() {
 
 void WireHub::close() {
   if (listener_) listener_->close();
+  std::map<uint64_t, std::shared_ptr<TcpChannel>> notices;
+  {
+    std::lock_guard lock(mutex_);
+    notices.swap(notices_);
+  }
+  for (const auto& [number, channel] : notices) channel->close();
   serve({});
+}
+
+void WireHub::set_on_notice(OnNotice on_notice) {
+  std::lock_guard lock(mutex_);
+  on_notice_ = std::move(on_notice);
 }
 
 void WireHub::serve(OnRank on_rank) {
@@ -73,6 +84,7 @@ Status WireHub::admit(const Opening& opening) {
       return finished == finished_.end() ? Status()
                                          : Status(KEEL_NOT_FOUND, "the rank has finished there");
     }
+    if (opening.purpose == Opening::Purpose::kNotice) return {};
     if (finished != finished_.end()) return finished->second;
     return on_rank_ ? Status() : Status(KEEL_UNAVAILABLE, "the rank does not serve the job");
   }
@@ -85,6 +97,10 @@ Status WireHub::admit(const Opening& opening) {
 
 void WireHub::on_peer(const Opening& opening, FileDescriptor socket) {
   if (opening.purpose == Opening::Purpose::kPresence) return;  // has its answer
+  if (opening.purpose == Opening::Purpose::kNotice) {
+    await_notice(std::move(socket));
+    return;
+  }
   std::unique_lock lock(mutex_);
   if (opening.purpose == Opening::Purpose::kServer) {
     const OnRank on_rank = on_rank_;
@@ -103,6 +119,48 @@ void WireHub::on_peer(const Opening& opening, FileDescriptor socket) {
   constexpr size_t kMostEarlyPerPeer = 256;
   if (early_.size() >= kMostEarlyPerPeer * table_->ranks.size()) return;
   early_[{opening.context, opening.from, opening.lane}] = std::move(socket);
+}
+
+void WireHub::await_notice(FileDescriptor socket) {
+  std::unique_lock lock(mutex_);
+  const uint64_t number = next_notice_++;
+  const std::weak_ptr<WireHub> weak = weak_from_this();
+  TcpChannel::Callbacks callbacks;
+  callbacks.on_message = [weak, number](ByteView message) {
+    const auto self = weak.lock();
+    if (!self) return;
+    self->drop_notice(number);
+    Notice notice;
+    OnNotice on_notice;
+    {
+      std::lock_guard guard(self->mutex_);
+      on_notice = self->on_notice_;
+    }
+    if (on_notice && parse_notice(message, &notice).ok()) on_notice(notice);
+  };
+  const auto drop = [weak, number] {
+    if (const auto self = weak.lock()) self->drop_notice(number);
+  };
+  callbacks.on_end = [drop](const Status&) { drop(); };
+  callbacks.on_deadline = drop;
+  std::shared_ptr<TcpChannel> channel;
+  if (!TcpChannel::open(std::move(socket), kMaxNoticeBytes, std::move(callbacks), &channel).ok()) {
+    return;
+  }
+  notices_[number] = channel;
+  channel->set_deadline(Deadline::after(kHandshakeNs));
+}
+
+void WireHub::drop_notice(uint64_t number) {
+  std::shared_ptr<TcpChannel> channel;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = notices_.find(number);
+    if (found == notices_.end()) return;
+    channel = std::move(found->second);
+    notices_.erase(found);
+  }
+  channel->close();
 }
 
 Status WireHub::add(uint64_t context, HubWires* wires) {

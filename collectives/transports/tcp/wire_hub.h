@@ -67,6 +67,11 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
   // Finishes with the communicator |context|: ask_presence() of a peer then returns kGone.
   // |refusal|: the answer to a peer that asks this rank to serve |context|.
   void finish(uint64_t context, const Status& refusal);
+  // Calls |on_notice|, on the service thread, with each notice that a peer sends to this port.
+  using OnNotice = std::function<void(const Notice& notice)>;
+  void set_on_notice(OnNotice on_notice);
+  // This rank's opening to |peer|, outside the wires.
+  Opening opening_to(uint32_t peer, Opening::Purpose purpose, uint64_t context) const;
   const HostSecret& secret() const { return secret_; }
 
   // KEEL_ALREADY_EXISTS when |context| has wires.
@@ -86,10 +91,10 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
                      const std::atomic<bool>& cancelled, const Deadline& deadline,
                      FileDescriptor* out_socket, bool* out_may_pass);
   Status greet(TcpDialog& dialog, Opening opening, const Deadline& deadline);
-  // This rank's opening to |peer|, outside the wires.
-  Opening opening_to(uint32_t peer, Opening::Purpose purpose, uint64_t context) const;
   Status admit(const Opening& opening);
   void on_peer(const Opening& opening, FileDescriptor socket);
+  void await_notice(FileDescriptor socket);
+  void drop_notice(uint64_t number);
 
   const HostSecret secret_;
   const uint32_t rank_;
@@ -101,8 +106,11 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
   Status failure_;
   std::map<uint64_t, HubWires*> wires_;
   std::map<Key, FileDescriptor> early_;
-  OnRank on_rank_;                       // while this rank serves
-  std::map<uint64_t, Status> finished_;  // by context; see finish()
+  OnRank on_rank_;  // while this rank serves
+  OnNotice on_notice_;
+  uint64_t next_notice_ = 1;
+  std::map<uint64_t, std::shared_ptr<TcpChannel>> notices_;  // whose notice has not come yet
+  std::map<uint64_t, Status> finished_;                      // by context; see finish()
 };
 
 }  // namespace keel

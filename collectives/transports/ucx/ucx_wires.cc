@@ -219,6 +219,15 @@ void UcxWires::park(int64_t timeout_ns) {
   if (active_.empty() && !is_touched()) idle_progress_.leave();
 }
 
+std::vector<uint32_t> UcxWires::unconnected() const {
+  std::vector<uint32_t> peers;
+  for (UcxPeer* const each : active_) {
+    if (!each->control().is_attached()) peers.push_back(each->rank());
+  }
+  std::sort(peers.begin(), peers.end());
+  return peers;
+}
+
 bool UcxWires::is_touched() const {
   return std::any_of(peers_.begin(), peers_.end(),
                      [](const auto& each) { return each && each->is_touched(); });

@@ -34,6 +34,7 @@ class UcxWires final : public HubWires {
   void park(int64_t timeout_ns) override;
   // None: UCX's descriptor must be armed before each wait.
   int descriptor() const override { return -1; }
+  std::vector<uint32_t> unconnected() const override;
   const char* name() const override { return "ucx"; }
   Traffic traffic() const override { return shared_.traffic; }
 
