@@ -7,11 +7,11 @@
 namespace keel {
 
 const char* collective_name(keel_collective collective) {
-  constexpr std::array<const char*, KEEL_COLLECTIVE_COUNT + 2> kNames = {
+  constexpr std::array<const char*, KEEL_COLLECTIVE_COUNT + 3> kNames = {
       "all_reduce",   "reduce",           "broadcast", "all_gather", "reduce_scatter",
       "all_to_all",   "all_to_all_v",     "send",      "recv",       "barrier",
       "all_gather_v", "reduce_scatter_v", "gather",    "gather_v",   "scatter",
-      "scatter_v",    "send_recv",        "split",     "islands"};
+      "scatter_v",    "send_recv",        "split",     "islands",    "lane_rates"};
   return collective < kNames.size() ? kNames[collective] : "unknown";
 }
 
@@ -186,7 +186,7 @@ Fingerprint told_print(const Request& request) {
 
 std::string describe(const Fingerprint& print) {
   if (print.collective == KEEL_BARRIER || print.collective == kSplitCollective ||
-      print.collective == kIslandsCollective) {
+      print.collective == kIslandsCollective || print.collective == kLaneRatesCollective) {
     return fmt::format("{}()", collective_name(print.collective));
   }
   std::string text = fmt::format("{}(", collective_name(print.collective));

@@ -125,6 +125,8 @@ bool has_root(keel_collective collective);
 inline constexpr uint8_t kSplitCollective = KEEL_COLLECTIVE_COUNT;
 // Fingerprint::collective of the search for islands.
 inline constexpr uint8_t kIslandsCollective = KEEL_COLLECTIVE_COUNT + 1;
+// Fingerprint::collective of the rates of lanes between hosts.
+inline constexpr uint8_t kLaneRatesCollective = KEEL_COLLECTIVE_COUNT + 2;
 
 const char* collective_name(keel_collective collective);
 const char* reduction_name(keel_reduction reduction);

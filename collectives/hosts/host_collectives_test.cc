@@ -241,6 +241,40 @@ std::string lane_shares(const Rank& self) {
   return reversed.find("\"lane_shares\": [0.5, 0.5]") == std::string::npos ? reversed : "";
 }
 
+// Enough large all_reduces for several exchanges of rates: whatever the ranks have measured, the
+// bits stay.
+std::string measured_shares(const Rank& self) {
+  constexpr uint64_t kCount = 1 << 18;
+  const auto value = [](uint32_t rank, uint64_t i) {
+    return 1.0f / static_cast<float>(1 + i % 977 + rank * 131);
+  };
+  std::vector<float> own(kCount);
+  for (uint64_t i = 0; i < kCount; ++i) own[i] = value(self.rank, i);
+  const keel::Device device(self.device);
+  const auto data = keel::Buffer::of<float>(device, kCount);
+  std::vector<float> sums(kCount);
+  for (uint32_t each = 0; each < 30; ++each) {
+    if (keel_copy(self.stream, self.device, data.data(), KEEL_HOST, own.data(), kCount * 4) !=
+            KEEL_OK ||
+        keel_all_reduce(self.comm, data.data(), data.data(), kCount, KEEL_FLOAT32, KEEL_SUM,
+                        self.stream) != KEEL_OK ||
+        keel_copy(self.stream, KEEL_HOST, sums.data(), self.device, data.data(), kCount * 4) !=
+            KEEL_OK ||
+        keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT) != KEEL_OK) {
+      return keel_last_error();
+    }
+    for (uint64_t i = 0; i < kCount; ++i) {
+      const float a = value(0, i) + value(2, i);
+      const float b = value(1, i) + value(3, i);
+      if (sums[i] != a + b) return "element " + std::to_string(i) + " has other bits";
+    }
+  }
+  const std::string explained = explain(self.comm);
+  const bool is_measured =
+      explained.find("\"lane_shares_from\": \"measured\"") != std::string::npos;
+  return is_measured ? "" : explained;
+}
+
 // Runs all_reduces until one fails; prints "running" after the first, and then the failure.
 std::string until_failure(const Rank& self) {
   void* data = nullptr;
@@ -353,6 +387,7 @@ int run_worker(const std::vector<std::string>& arguments) {
       {"split", split},
       {"places", places},
       {"lane_shares", lane_shares},
+      {"measured_shares", measured_shares},
       {"until_failure", until_failure},
       {"abort", abort_it},
       {"mismatch", mismatch},
@@ -466,6 +501,10 @@ TEST_P(HostsTest, StagedMemoryMatchesReference) {
 
 TEST_P(HostsTest, LanesCarryTheSharesOfRankZero) {
   Job("abab", "lane_shares").expect_success();
+}
+
+TEST_P(HostsTest, MeasuredSharesKeepTheBits) {
+  Job("abab", "measured_shares").expect_success();
 }
 
 TEST_P(HostsTest, UnequalHostsMatchReference) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/hosts/host_lanes.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
+#include <chrono>
+
+#include "collectives/hosts/host_exchange.h"
 
 namespace keel {
 
@@ -44,7 +44,8 @@ HostLanes::HostLanes(RankContext& context, Runner& inner, const Selection& selec
       group_(group),
       size_(group.ranks_per_host()),
       lane_(lane_of(group)),
-      executor_(context, group.wires(), ranks_of(group, lane_), wires_of(group, lane_)) {}
+      executor_(context, group.wires(), ranks_of(group, lane_), wires_of(group, lane_)),
+      meter_(size_, group.agreement().lane_shares) {}
 
 bool HostLanes::takes(const Request& request) const {
   if (size_ < 2) return false;
@@ -90,19 +91,32 @@ Status HostLanes::run_between(const Request& whole, Request& part, uint64_t divi
   return executor_.run(part, {divisor}, wait);
 }
 
-void HostLanes::explain_shares(JsonWriter& json) const {
-  constexpr uint64_t kWhole = 1 << 20;
-  json.begin_array();
-  for (uint32_t i = 0; i < size(); ++i) {
-    const auto part = static_cast<double>(shares(kWhole, /*element=*/1)[i].count);
-    json.rounded(part / kWhole, 4);
+std::vector<Piece> HostLanes::shares(const Request& request) const {
+  // In steps, the order of a sum depends on the element's place in the lane's part, and so the bits
+  // would depend on what was measured.
+  const bool is_ordered = !is_stepped(request.algorithm) || !reduces(request.collective);
+  return divide_by_lanes(request.count, request.element(), size_,
+                         is_ordered ? meter_.shares() : group_.agreement().lane_shares);
+}
+
+Status HostLanes::agree_on_shares(WireWait& wait) {
+  std::vector<uint64_t> rates;
+  KEEL_RETURN_IF_ERROR(exchange_between_hosts(group_, context_, kLaneRatesCollective, /*lane=*/0,
+                                              meter_.rate(), wait.context(), wait, &rates));
+  // The host that came last did not wait for the others, and has the highest rate.
+  std::vector<uint64_t> by_lane(size_);
+  for (const std::vector<uint32_t>& host : group_.hosts()) {
+    for (uint32_t lane = 0; lane < size_; ++lane) {
+      by_lane[lane] = std::max(by_lane[lane], rates[host[lane]]);
+    }
   }
-  json.end_array();
+  meter_.agree(by_lane);
+  return {};
 }
 
 Status HostLanes::all_reduce(const Request& request, WireWait& wait) {
   const uint64_t element = request.element();
-  const std::vector<Piece> pieces = shares(request.count, element);
+  const std::vector<Piece> pieces = shares(request);
   const Piece& own = pieces[group_.local_rank()];
   void* const share = at(request.receive, own.offset * element);
   Request scatter = request;
@@ -117,14 +131,19 @@ Status HostLanes::all_reduce(const Request& request, WireWait& wait) {
   between.count = own.count;
   between.factor = 1;
   if (request.reduction == KEEL_PREMUL_SUM) between.reduction = KEEL_SUM;
+  const bool is_noted = meter_.notes(request.count * element) && !is_stepped(request.algorithm);
+  const auto begin = std::chrono::steady_clock::now();
   KEEL_RETURN_IF_ERROR(run_between(request, between, group_.world(), wait));
+  const std::chrono::nanoseconds time = std::chrono::steady_clock::now() - begin;
+  if (is_noted) meter_.note(own.count * element, time.count());
   Request gather = request;
   gather.collective = KEEL_ALL_GATHER_V;
   gather.reduction = KEEL_SUM;
   gather.count = 0;
   gather.send = share;
   gather.send_pieces = gather.receive_pieces = pieces;
-  return run_inside(gather, wait.context());
+  KEEL_RETURN_IF_ERROR(run_inside(gather, wait.context()));
+  return is_noted && meter_.is_due() ? agree_on_shares(wait) : Status();
 }
 
 Status HostLanes::all_gather(const Request& request, WireWait& wait) {
@@ -151,7 +170,7 @@ Status HostLanes::all_gather(const Request& request, WireWait& wait) {
 
 Status HostLanes::broadcast(const Request& request, WireWait& wait) {
   const uint64_t element = request.element();
-  const std::vector<Piece> pieces = shares(request.count, element);
+  const std::vector<Piece> pieces = shares(request);
   const Piece& own = pieces[group_.local_rank()];
   void* const share = at(request.receive, own.offset * element);
   uint32_t root_host = 0;

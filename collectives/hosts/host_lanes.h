@@ -4,15 +4,14 @@
 #define KEEL_COLLECTIVES_HOSTS_HOST_LANES_H_
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "collectives/hosts/host_executor.h"
 #include "collectives/hosts/host_group.h"
 #include "collectives/hosts/host_inside.h"
+#include "collectives/hosts/lane_meter.h"
 #include "collectives/runner.h"
 #include "collectives/selection/selection.h"
-#include "core/json_writer.h"
 
 namespace keel {
 
@@ -29,8 +28,7 @@ class HostLanes {
   Status run(const Request& request, WireWait& wait);
   // Number of lanes; 0: none.
   uint32_t size() const { return size_ > 1 ? size_ : 0; }
-  // Writes the parts of the data by lane as a JSON array: [0.75, 0.25].
-  void explain_shares(JsonWriter& json) const;
+  const LaneMeter& meter() const { return meter_; }
   HostExecutor& executor() { return executor_; }
   const HostExecutor& executor() const { return executor_; }
   // The communicator's rank behind rank |index| of the lane.
@@ -44,10 +42,10 @@ class HostLanes {
   // Runs |part| among the ranks of the host, or among those of the lane.
   Status run_inside(Request& part, WaitContext& wait_context);
   Status run_between(const Request& whole, Request& part, uint64_t divisor, WireWait& wait);
-  // One share of |count| elements for each rank of a host.
-  std::vector<Piece> shares(uint64_t count, uint64_t element) const {
-    return divide_by_lanes(count, element, size_, group_.agreement().lane_shares);
-  }
+  // One share of |request|'s elements for each rank of a host.
+  std::vector<Piece> shares(const Request& request) const;
+  // The ranks exchange the rates of their lanes, and agree on new weights.
+  Status agree_on_shares(WireWait& wait);
 
   RankContext& context_;
   HostInside inside_;
@@ -55,6 +53,7 @@ class HostLanes {
   const uint32_t size_;  // ranks of a host; 0: no lanes
   const std::vector<uint32_t> lane_;
   HostExecutor executor_;
+  LaneMeter meter_;
 };
 
 }  // namespace keel

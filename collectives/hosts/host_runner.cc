@@ -169,7 +169,9 @@ Status HostRunner::exchange(const SplitChoice& own, WaitContext& wait_context,
   *out_number = exchanges_++;
   WaitContext later(wait_context, context_.segment(), kHostGraceNs);
   WireWait between(group_->wires(), group_->job().session(), context_.segment(), polls_, later);
-  const Status status = exchange_choices(*group_, context_, own, wait_context, between, out_all);
+  const Status status =
+      exchange_between_hosts(*group_, context_, kSplitCollective, HostMessages::kLane, own,
+                             wait_context, between, out_all);
   if (status.ok()) {
     const WireSet::Traffic traffic = group_->wires().traffic();
     const std::lock_guard lock(mutex_);
@@ -360,8 +362,7 @@ void HostRunner::explain(const std::function<void()>& write_inside, JsonWriter& 
   }
   json.end_array();
   json.key("lanes").number(lanes_.size());
-  json.key("lane_shares");
-  lanes_.explain_shares(json);
+  lanes_.meter().explain(json);
   json.key("wire").text(group_->wires().name());
   json.key("wire_bytes");
   write_traffic(stats.sent, stats.received);
