@@ -53,8 +53,9 @@ Status split_hosts(HostRunner& hosts, int32_t color, int32_t key, uint32_t flags
   HostAgreement agreement;
   agreement.chunk_bytes = first.chunk_bytes;
   agreement.rules = parent.agreement().rules;
-  // Other parts have other lanes.
-  if (members == parent.members()) agreement.lane_shares = parent.agreement().lane_shares;
+  // Other parts have other lanes: equal ones, unless measured weights are wanted.
+  agreement.lane_shares = parent.agreement().lane_shares;
+  if (members != parent.members() && !agreement.lane_shares.empty()) agreement.lane_shares = {1};
   const bool is_forced =
       first.algorithm >= 0 && static_cast<uint32_t>(first.algorithm) < kAlgorithms;
   if (is_forced) agreement.algorithm = static_cast<Algorithm>(first.algorithm);

@@ -39,9 +39,10 @@ LaneShares revise_lane_shares(const LaneShares& now, const std::vector<uint64_t>
   uint64_t most = 0;  // mean rate of the fastest group
   for (size_t begin = 0, end = 0; begin < lanes.size(); begin = end) {
     uint64_t sum = 0;
-    for (; end < lanes.size() && !is_noticeable(rates[lanes[end]], rates[lanes[begin]]); ++end) {
+    do {
       sum += rates[lanes[end]];
-    }
+      ++end;
+    } while (end < lanes.size() && !is_noticeable(rates[lanes[end]], rates[lanes[begin]]));
     const uint64_t mean = sum / (end - begin);
     if (begin == 0) most = mean;
     const uint64_t share = std::max<uint64_t>(1, (mean * kFastestShare + most / 2) / most);

@@ -14,7 +14,7 @@
 namespace keel {
 
 // Weights of the lanes, in the order of the local ranks: lane i carries weight i of the sum of all.
-// Empty: equal parts.
+// Empty, or of another number of lanes: equal parts.
 using LaneShares = std::vector<uint32_t>;
 
 // More lanes, or a larger weight, would not fit into the text by which rank 0 tells the weights to

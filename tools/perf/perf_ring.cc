@@ -116,6 +116,23 @@ std::string ways_of(const Json& operation) {
   return path == algorithm ? path : fmt::format("{} by {}", path, algorithm);
 }
 
+// The parts of the lanes between hosts, and where the parts come from.
+std::string lanes_text(const Json& explained) {
+  const auto list = [&](const char* member, double factor, const char* unit) {
+    std::string text;
+    for (const Json& each : explained.value(member, Json::array())) {
+      text +=
+          fmt::format("{}{:.3g}{}", text.empty() ? "" : ", ", each.get<double>() * factor, unit);
+    }
+    return text;
+  };
+  const std::string shares = list("lane_shares", 100, "%");
+  if (shares.empty()) return {};
+  const std::string source = text_of(explained, "lane_shares_from");
+  if (source != "measured") return fmt::format("lanes {}, {}", shares, source);
+  return fmt::format("lanes {}, measured at {} MB/s", shares, list("lane_rates", 1, ""));
+}
+
 std::string devices_text(const PerfRing::Island& island) {
   std::string text;
   for (const PerfRing::Rank& rank : island.ranks) {
@@ -141,6 +158,7 @@ PerfRing perf_ring(const Json& explained, const std::vector<std::string>& device
   }
   ring.operation += ": " + ways_of(last);
   if (lane.is_object()) ring.operation += ", between islands " + ways_of(lane);
+  if (text_of(last, "path") == "lanes") ring.lanes = lanes_text(explained);
   add_links(exchange, &ring);
   ring.bound_ms = number_of(exchange, "bound_ms");
   ring.predicted_ms = number_of(exchange, "predicted_ms");
@@ -158,6 +176,7 @@ std::string perf_ring_text(const PerfRing& ring) {
     if (island.share) text += fmt::format(", share {:.0f}%", *island.share * 100);
     text += '\n';
   }
+  if (!ring.lanes.empty()) text += fmt::format("#   {}\n", ring.lanes);
   std::string times;
   const auto add = [&](const char* name, std::optional<double> ms) {
     if (ms) times += fmt::format("{}{} {:.4g} ms", times.empty() ? "" : ", ", name, *ms);

@@ -31,6 +31,7 @@ struct PerfRing {
   std::string operation;  // with bytes and ways, "" before the first operation
   std::string between;    // how data moves between islands: "bridge", "tcp"
   std::vector<Island> islands;
+  std::string lanes;  // between hosts, with their parts: "lanes 67%, 33%, measured at ...", or ""
   std::optional<double> bound_ms;
   std::optional<double> predicted_ms;
   std::optional<double> measured_ms;

@@ -62,6 +62,19 @@ TEST(PerfRing, HostsAndTheirWire) {
   EXPECT_TRUE(contains(draw_perf_ring(ring), "no operation yet"));
 }
 
+TEST(PerfRing, LanesHaveTheirPartsAndRates) {
+  Json explained = Json::parse(R"({"path": "hosts", "hosts": [{"name": "a", "ranks": [0, 1]},
+        {"name": "b", "ranks": [2, 3]}], "wire": "tcp", "lane_shares": [0.6667, 0.3333],
+        "lane_shares_from": "measured", "lane_rates": [250.2, 125],
+        "last": {"operation": "all_reduce", "path": "lanes", "algorithm": "direct"}})");
+  EXPECT_TRUE(contains(perf_ring_text(perf_ring(explained, kDevices)),
+                       "#   lanes 66.7%, 33.3%, measured at 250, 125 MB/s\n"));
+  explained["lane_shares_from"] = "set";
+  EXPECT_EQ(perf_ring(explained, kDevices).lanes, "lanes 66.7%, 33.3%, set");
+  explained["last"]["path"] = "flat";
+  EXPECT_EQ(perf_ring(explained, kDevices).lanes, "");
+}
+
 TEST(PerfRing, LongListsOfRanksAreCounted) {
   std::string text = "ranks 0-9";
   const Json explained = {{"native",
