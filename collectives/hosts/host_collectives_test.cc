@@ -241,6 +241,38 @@ std::string lane_shares(const Rank& self) {
   return reversed.find("\"lane_shares\": [0.5, 0.5]") == std::string::npos ? reversed : "";
 }
 
+// Of hosts "aabba" (ranks 0, 1, 4 and ranks 2, 3), two ranks of each send half of the data, and
+// rank 4 sends none.
+std::string unequal_lanes(const Rank& self) {
+  constexpr uint64_t kCount = 1 << 16;
+  const auto value = [](uint32_t rank, uint64_t i) {
+    return 1.0f / static_cast<float>(1 + i % 977 + rank * 131);
+  };
+  std::vector<float> own(kCount);
+  std::vector<float> sums(kCount);
+  for (uint64_t i = 0; i < kCount; ++i) own[i] = value(self.rank, i);
+  const auto data = keel::Buffer::of<float>(keel::Device(self.device), kCount);
+  const uint64_t before = wire_sent(self.comm, "wire_bytes");
+  if (keel_copy(self.stream, self.device, data.data(), KEEL_HOST, own.data(), kCount * 4) !=
+          KEEL_OK ||
+      keel_all_reduce(self.comm, data.data(), data.data(), kCount, KEEL_FLOAT32, KEEL_SUM,
+                      self.stream) != KEEL_OK ||
+      keel_copy(self.stream, KEEL_HOST, sums.data(), self.device, data.data(), kCount * 4) !=
+          KEEL_OK ||
+      keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT) != KEEL_OK) {
+    return keel_last_error();
+  }
+  for (uint64_t i = 0; i < kCount; ++i) {
+    const float a = value(0, i) + value(1, i) + value(4, i);
+    const float b = value(2, i) + value(3, i);
+    if (sums[i] != a + b) return "element " + std::to_string(i) + " has other bits";
+  }
+  const uint64_t sent = wire_sent(self.comm, "wire_bytes") - before;
+  if (sent != (self.rank == 4 ? 0 : kCount * 2)) return std::to_string(sent) + " bytes";
+  const std::string explained = explain(self.comm);
+  return explained.find("\"lanes\": 2") == std::string::npos ? explained : "";
+}
+
 // Enough large all_reduces for several exchanges of rates: whatever the ranks have measured, the
 // bits stay.
 std::string measured_shares(const Rank& self) {
@@ -388,6 +420,7 @@ int run_worker(const std::vector<std::string>& arguments) {
       {"places", places},
       {"lane_shares", lane_shares},
       {"measured_shares", measured_shares},
+      {"unequal_lanes", unequal_lanes},
       {"until_failure", until_failure},
       {"abort", abort_it},
       {"mismatch", mismatch},
@@ -507,8 +540,14 @@ TEST_P(HostsTest, MeasuredSharesKeepTheBits) {
   Job("abab", "measured_shares").expect_success();
 }
 
+TEST_P(HostsTest, SmallestHostDecidesTheNumberOfLanes) {
+  Job("aabba", "unequal_lanes").expect_success();
+}
+
 TEST_P(HostsTest, UnequalHostsMatchReference) {
   Job("abcaa", "cases").expect_success();
+  Job("baaba", "cases").expect_success();
+  Job("aab", "cases", "cpu", /*staged=*/true).expect_success();
 }
 
 TEST_P(HostsTest, FourHostsMatchReferenceByEachAlgorithm) {
@@ -518,6 +557,7 @@ TEST_P(HostsTest, FourHostsMatchReferenceByEachAlgorithm) {
 TEST_P(HostsTest, AllRanksHoldTheSameBits) {
   Job("abab", "rounding").expect_success();
   Job("abc", "rounding").expect_success();
+  Job("aabab", "rounding").expect_success();
 }
 
 TEST_P(HostsTest, InterleavedCallsMatch) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 
 #include "collectives/hosts/host_exchange.h"
 
@@ -10,10 +11,18 @@ namespace keel {
 
 namespace {
 
-// The ranks of the lane of |group|'s rank; empty without lanes.
+// Lanes of |group|: as many as its smallest host has ranks; 0 if every host has one rank.
+uint32_t lanes_of(const HostGroup& group) {
+  if (group.ranks_per_host() == 1) return 0;
+  size_t least = SIZE_MAX;
+  for (const std::vector<uint32_t>& host : group.hosts()) least = std::min(least, host.size());
+  return static_cast<uint32_t>(least);
+}
+
+// The ranks of the lane of |group|'s rank; empty without one.
 std::vector<uint32_t> lane_of(const HostGroup& group) {
   std::vector<uint32_t> lane;
-  if (group.ranks_per_host() == 0) return lane;
+  if (group.local_rank() >= lanes_of(group)) return lane;
   for (const std::vector<uint32_t>& host : group.hosts()) {
     lane.push_back(host[group.local_rank()]);
   }
@@ -40,25 +49,34 @@ void* at(void* base, uint64_t bytes) {
 HostLanes::HostLanes(RankContext& context, Runner& inner, const Selection& selection,
                      HostGroup& group)
     : context_(context),
-      inside_(context, inner, selection, group.ranks_per_host()),
+      inside_(context, inner, selection, context.world()),
       group_(group),
-      size_(group.ranks_per_host()),
+      size_(lanes_of(group)),
       lane_(lane_of(group)),
       executor_(context, group.wires(), ranks_of(group, lane_), wires_of(group, lane_)),
       meter_(size_, group.agreement().lane_shares) {}
 
 bool HostLanes::takes(const Request& request) const {
-  if (size_ < 2) return false;
+  if (size_ == 0) return false;
   // Below, the messages of all pairs of ranks cost less than two more operations inside.
   constexpr uint64_t kLeastBytes = 8192;
   constexpr uint32_t kMostPairs = 8;
   const bool is_large =
       request.count * request.element() >= kLeastBytes || group_.world() > kMostPairs;
+  const bool are_even = group_.ranks_per_host() != 0;
   switch (request.collective) {
     case KEEL_ALL_REDUCE:
-    case KEEL_ALL_GATHER:
+      // The sums of hosts with 3 ranks and with 1 differ in what rounding takes off: of 8-bit
+      // floats, with 2 or 3 bits, too much.
+      if (!are_even && request.element() == 1 && loses_by_parts(request.dtype, request.reduction)) {
+        return false;
+      }
+      return is_large;
     case KEEL_BROADCAST:
       return is_large;
+    case KEEL_ALL_GATHER:
+      // Each rank carries its own data, so each needs a lane.
+      return is_large && are_even;
     case KEEL_BARRIER:
       return true;
     default:
@@ -86,6 +104,7 @@ Status HostLanes::run_inside(Request& part, WaitContext& wait_context) {
 
 Status HostLanes::run_between(const Request& whole, Request& part, uint64_t divisor,
                               WireWait& wait) {
+  if (lane_.empty()) return {};
   part.algorithm = whole.algorithm;
   part.print = whole.print;
   return executor_.run(part, {divisor}, wait);
@@ -95,8 +114,19 @@ std::vector<Piece> HostLanes::shares(const Request& request) const {
   // In steps, the order of a sum depends on the element's place in the lane's part, and so the bits
   // would depend on what was measured.
   const bool is_ordered = !is_stepped(request.algorithm) || !reduces(request.collective);
-  return divide_by_lanes(request.count, request.element(), size_,
-                         is_ordered ? meter_.shares() : group_.agreement().lane_shares);
+  std::vector<Piece> pieces =
+      divide_by_lanes(request.count, request.element(), size_,
+                      is_ordered ? meter_.shares() : group_.agreement().lane_shares);
+  pieces.resize(context_.world(), {request.count, 0});
+  return pieces;
+}
+
+// At the deadline, the ranks of the lanes name the missing ranks of other hosts before a rank
+// without a lane could name a rank of its host, which waits for those.
+Status HostLanes::gather_inside(Request& part, WireWait& wait) {
+  if (!lane_.empty()) return run_inside(part, wait.context());
+  WaitContext later(wait.context(), context_.segment(), kHostGraceNs);
+  return run_inside(part, later);
 }
 
 Status HostLanes::agree_on_shares(WireWait& wait) {
@@ -142,7 +172,7 @@ Status HostLanes::all_reduce(const Request& request, WireWait& wait) {
   gather.count = 0;
   gather.send = share;
   gather.send_pieces = gather.receive_pieces = pieces;
-  KEEL_RETURN_IF_ERROR(run_inside(gather, wait.context()));
+  KEEL_RETURN_IF_ERROR(gather_inside(gather, wait));
   return is_noted && meter_.is_due() ? agree_on_shares(wait) : Status();
 }
 
@@ -203,7 +233,7 @@ Status HostLanes::broadcast(const Request& request, WireWait& wait) {
   gather.root = 0;
   gather.send = share;
   gather.send_pieces = gather.receive_pieces = pieces;
-  return run_inside(gather, wait.context());
+  return gather_inside(gather, wait);
 }
 
 Status HostLanes::barrier(const Request& request, WireWait& wait) {

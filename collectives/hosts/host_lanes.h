@@ -16,8 +16,9 @@
 namespace keel {
 
 // Local rank i of every host forms lane i. A lane carries its share of the data between hosts, so
-// each byte crosses once, and all ranks of a host share the load. Requires hosts with the same
-// number of ranks. For one thread.
+// each byte crosses once, and all ranks of a host share the load. Of hosts with different numbers
+// of ranks, the smallest one decides how many lanes there are; ranks beyond have an empty share,
+// and take part inside their host alone. For one thread.
 class HostLanes {
  public:
   // |inner|: the runner of the host's ranks; |selection|: their algorithms.
@@ -26,8 +27,8 @@ class HostLanes {
   // Whether |request| goes by lanes: the same on all ranks that make the same call.
   bool takes(const Request& request) const;
   Status run(const Request& request, WireWait& wait);
-  // Number of lanes; 0: none.
-  uint32_t size() const { return size_ > 1 ? size_ : 0; }
+  // Number of lanes; 0: none, as with one rank on every host.
+  uint32_t size() const { return size_; }
   const LaneMeter& meter() const { return meter_; }
   HostExecutor& executor() { return executor_; }
   const HostExecutor& executor() const { return executor_; }
@@ -39,10 +40,12 @@ class HostLanes {
   Status all_gather(const Request& request, WireWait& wait);
   Status broadcast(const Request& request, WireWait& wait);
   Status barrier(const Request& request, WireWait& wait);
-  // Runs |part| among the ranks of the host, or among those of the lane.
+  // Runs |part| among the ranks of the host, or among those of the lane, if this rank has one.
   Status run_inside(Request& part, WaitContext& wait_context);
+  // The last part of an operation, among the ranks of the host.
+  Status gather_inside(Request& part, WireWait& wait);
   Status run_between(const Request& whole, Request& part, uint64_t divisor, WireWait& wait);
-  // One share of |request|'s elements for each rank of a host.
+  // One share of |request|'s elements for each rank of this host.
   std::vector<Piece> shares(const Request& request) const;
   // The ranks exchange the rates of their lanes, and agree on new weights.
   Status agree_on_shares(WireWait& wait);
@@ -50,8 +53,8 @@ class HostLanes {
   RankContext& context_;
   HostInside inside_;
   HostGroup& group_;
-  const uint32_t size_;  // ranks of a host; 0: no lanes
-  const std::vector<uint32_t> lane_;
+  const uint32_t size_;               // number of lanes; 0: none
+  const std::vector<uint32_t> lane_;  // empty: this rank has none
   HostExecutor executor_;
   LaneMeter meter_;
 };
