@@ -56,11 +56,16 @@ void Ranks::recover(Where where) const {
   }
 }
 
-std::vector<keel_status> Ranks::statuses(Where where) const {
+std::vector<keel_status> Ranks::statuses(uint32_t waits, Where where) const {
   std::vector<keel_status> all;
   for (const Stream& stream : streams_) {
-    all.push_back(
-        observe_status(keel_stream_synchronize(stream.get(), context_.environment.wait_ns), where));
+    keel_status status = KEEL_TIMED_OUT;
+    for (uint32_t i = 0; i < waits && status == KEEL_TIMED_OUT; ++i) {
+      status = keel_stream_synchronize(stream.get(), context_.environment.wait_ns);
+      // An operation missed its own deadline.
+      if (status == KEEL_TIMED_OUT && keel_stream_query(stream.get()) == KEEL_TIMED_OUT) break;
+    }
+    all.push_back(observe_status(status, where));
   }
   return all;
 }

@@ -29,8 +29,9 @@ class Ranks {
   uint64_t native_operations(Where where = Where::current()) const;
   void synchronize(Where where = Where::current()) const;
   void recover(Where where = Where::current()) const;
-  // Waits for every stream, regardless of failures, and returns the observed statuses.
-  std::vector<keel_status> statuses(Where where = Where::current()) const;
+  // Waits for every stream, regardless of failures, and returns the observed statuses. A stream
+  // whose work has not ended meanwhile is waited for |waits| times.
+  std::vector<keel_status> statuses(uint32_t waits = 1, Where where = Where::current()) const;
 
  private:
   const Context& context_;

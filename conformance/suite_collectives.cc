@@ -358,7 +358,9 @@ void abort_ends_all(const Context& context) {
       aborting = kit::start_thread<std::jthread>(
           "keel-conform", [&] { (void)keel_comm_abort(ranks.comm(ranks.world() - 1)); });
     }
-    const std::vector<keel_status> statuses = ranks.statuses();
+    // Keel gives an operation of a library without an abort five seconds before the device is lost,
+    // by default as long as one wait of the suite.
+    const std::vector<keel_status> statuses = ranks.statuses(/*waits=*/3);
     if (aborting.joinable()) aborting.join();
     bool is_lost = false;
     for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
