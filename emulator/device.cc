@@ -21,7 +21,7 @@ Status Device::create(const DeviceOptions& options, std::shared_ptr<Device>* out
 Device::Device(const DeviceOptions& options, const DeviceRange& range)
     : options_(options),
       name_(fmt::format("emulated device {}", options.index)),
-      memory_(std::make_unique<Memory>(range, std::min(options.memory_bytes, DeviceRange::kSize),
+      memory_(std::make_unique<Memory>(range, std::min(options.memory_bytes, range.size()),
                                        options.shareable, options.address_offset)),
       faults_(options.faults, options.index) {}
 

@@ -42,13 +42,16 @@ uint64_t physical_memory() {
 }  // namespace
 
 const DeviceRange* DeviceRange::get(std::string* out_error) {
-  static const DeviceRange* const range = [] {
-    void* const reserved = map(kSize, PROT_NONE);
-    return reserved == nullptr ? nullptr : new DeviceRange(address_of(reserved));
+  static const DeviceRange* const range = []() -> const DeviceRange* {
+    for (uint64_t size = kMostBytes; size >= kLeastBytes; size /= 2) {
+      void* const reserved = map(size, PROT_NONE);
+      if (reserved != nullptr) return new DeviceRange(address_of(reserved), size);
+    }
+    return nullptr;
   }();
   if (range == nullptr) {
-    *out_error =
-        fmt::format("{} GiB of address space cannot be reserved for device addresses", kSize >> 30);
+    *out_error = fmt::format("{} GiB of address space cannot be reserved for device addresses",
+                             kLeastBytes >> 30);
   }
   return range;
 }
@@ -108,7 +111,7 @@ Address Memory::find_hole(uint64_t size) const {
     if (address - candidate >= size + kGap) return candidate;
     candidate = address + rounded(block.size) + kGap;
   }
-  const Address end = range_.begin() + DeviceRange::kSize;
+  const Address end = range_.begin() + range_.size();
   return candidate <= end && end - candidate >= size ? candidate : 0;
 }
 

@@ -31,24 +31,31 @@ class DeviceRange {
  public:
 #ifdef __SANITIZE_THREAD__
   // TSan leaves a process 1.5 TiB of addresses, and each copy of a shim library reserves a range.
-  static constexpr uint64_t kSize = uint64_t{16} << 30;
+  static constexpr uint64_t kMostBytes = uint64_t{16} << 30;
 #else
-  static constexpr uint64_t kSize = uint64_t{256} << 30;
+  static constexpr uint64_t kMostBytes = uint64_t{256} << 30;
 #endif
-  // Returns NULL, with |*out_error|, if the address space is limited.
+  // Where the address space is limited (ulimit -v, valgrind: 32 GiB), the range is smaller.
+  static constexpr uint64_t kLeastBytes = uint64_t{1} << 30;
+
+  // Returns NULL, with |*out_error|, if not even kLeastBytes can be reserved.
   static const DeviceRange* get(std::string* out_error);
 
   Address begin() const {
     return begin_;
   }
+  uint64_t size() const {
+    return size_;
+  }
   // Returns whether any of the |size| bytes lies in the range.
   bool touches(Address address, uint64_t size) const {
-    return address < begin_ + kSize && (address >= begin_ || begin_ - address < size);
+    return address < begin_ + size_ && (address >= begin_ || begin_ - address < size);
   }
 
  private:
-  explicit DeviceRange(Address begin) : begin_(begin) {}
+  DeviceRange(Address begin, uint64_t size) : begin_(begin), size_(size) {}
   const Address begin_;
+  const uint64_t size_;
 };
 
 // Host memory, backed by pages on first touch.

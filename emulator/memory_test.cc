@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/memory.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <string>
 
 #include "emulator/testing/emulator_test.h"
 
@@ -35,6 +38,24 @@ TEST_F(MemoryTest, DeviceAddressesAreUnmappedForTheHost) {
   close(ends[0]);
   close(ends[1]);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// In a process of its own: a range is reserved once. Valgrind's limit is such a one.
+TEST(DeviceRangeDeathTest, LimitedAddressSpaceMakesTheRangeSmaller) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto reserve_of_64_gib = [] {
+    const rlimit limit = {uint64_t{64} << 30, uint64_t{64} << 30};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) std::exit(1);
+    std::string error;
+    const DeviceRange* const range = DeviceRange::get(&error);
+    const bool is_smaller = range != nullptr && range->size() == uint64_t{32} << 30 &&
+                            range->touches(range->begin() + range->size() - 1, 1) &&
+                            !range->touches(range->begin() + range->size(), 1);
+    std::exit(is_smaller ? 0 : 2);
+  };
+  EXPECT_EXIT(reserve_of_64_gib(), testing::ExitedWithCode(0), "");
+}
+#endif
 
 TEST_F(MemoryTest, TwoDevicesUseTheSameAddresses) {
   DeviceOptions second = small();

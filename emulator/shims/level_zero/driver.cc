@@ -56,12 +56,15 @@ Driver::Driver() {
     unusable_ = true;
   }
   const uint32_t count = settings_.chips.devices;
+  std::string ignored;  // the chips report it when they are opened
+  const DeviceRange* const range = DeviceRange::get(&ignored);
+  const uint64_t addresses = range == nullptr ? DeviceRange::kLeastBytes : range->size();
   for (uint32_t i = 0; i < count; ++i) {
     DeviceOptions options = settings_.chips.device;
     options.index = i;
     // Pointers name their device, so no two devices share an address.
-    options.address_offset = DeviceRange::kSize / count * i;
-    options.memory_bytes = std::min(options.memory_bytes, DeviceRange::kSize / count / 2);
+    options.address_offset = addresses / count * i;
+    options.memory_bytes = std::min(options.memory_bytes, addresses / count / 2);
     // A fault ends the context, and a hang the device.
     options.failure_is_loss = true;
     // Host memory of the caller is accessed when the copy runs.
@@ -96,7 +99,7 @@ Chip* Driver::owner(Address address) const {
   std::string error;
   const DeviceRange* const range = DeviceRange::get(&error);
   if (range == nullptr || !range->touches(address, 1) || chips_.empty()) return nullptr;
-  const uint64_t each = DeviceRange::kSize / chips_.size();
+  const uint64_t each = range->size() / chips_.size();
   return chips_[std::min<uint64_t>((address - range->begin()) / each, chips_.size() - 1)].get();
 }
 
