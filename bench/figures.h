@@ -82,6 +82,7 @@ std::vector<Figure> core_alloc(Setup& setup);
 std::vector<Figure> core_alloc_traces(Setup& setup);
 std::vector<Figure> core_cross_copy(Setup& setup);
 std::vector<Figure> core_overhead(Setup& setup);
+std::vector<Figure> emulated_overhead(Setup& setup);
 std::vector<Figure> core_gates(Setup& setup);
 std::vector<Figure> core_first_operation(Setup& setup);
 std::vector<Figure> core_trace(Setup& setup);

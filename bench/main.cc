@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bench/calls.h"
+#include "bench/driver_calls.h"
 #include "bench/figures.h"
 #include "bench/machine.h"
 #include "bench/rank_processes.h"
@@ -51,6 +52,7 @@ constexpr Entry kFigures[] = {
     {"core_alloc", core_alloc},
     {"core_alloc/traces", core_alloc_traces},
     {"core_overhead", core_overhead},
+    {"emulated_overhead", emulated_overhead},
     {"core_gates", core_gates},
     {"core_first_operation", core_first_operation},
     {"core_trace", core_trace},
@@ -232,7 +234,10 @@ int run(int argc, char** argv) {
   }
 
   if (!repeated.empty()) {
-    if (be_rank_process(repeated) || repeat_call(repeated, count)) return 0;
+    if (be_rank_process(repeated) || repeat_driver_call(repeated, count) ||
+        repeat_call(repeated, count)) {
+      return 0;
+    }
     fmt::print(stderr, "keel_bench: nothing is called {}\n", repeated);
     return kUsage;
   }

@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -16,6 +17,7 @@
 #include "base/ipc/process.h"
 #include "bench/callgrind.h"
 #include "bench/calls.h"
+#include "bench/driver_calls.h"
 #include "bench/figures.h"
 
 namespace keel::bench {
@@ -143,6 +145,61 @@ std::vector<Figure> core_overhead(Setup& setup) {
           Instructions{instructions(call.name + "/keel"), instructions(call.name + "/plugin")};
     }
     figures.push_back(std::move(figure));
+  }
+  return figures;
+}
+
+// Instructions do not vary as times do: one count is one round.
+std::vector<Figure> emulated_overhead(Setup& setup) {
+  constexpr char kName[] = "emulated_overhead";
+  constexpr char kPeer[] = "cuda";
+  constexpr double kBound = 1.10;
+  if (!has_callgrind()) return {Figure::skip(kName, "there is no valgrind")};
+  const auto count = [](const std::string& backend, const DriverCall& call) {
+    return instructions_above(
+        fmt::format("'{}' --repeat driver/{}/{} --count", this_program(), backend, call.name),
+        call.functions, fmt::format("/libkeel_{}.so", backend),
+        fmt::format("/keel/emulated/{}/", backend));
+  };
+  const auto figure_of = [&](const std::string& name, std::string about, const std::string& backend,
+                             double own, double peer) {
+    Figure figure;
+    figure.name = name;
+    figure.about = std::move(about);
+    figure.unit = Unit::kInstructions;
+    figure.measure = Measure::kRatio;
+    figure.timings = {{backend, 1, 1, {own}}, {kPeer, 1, 1, {peer}}};
+    figure.subject = backend;
+    figure.peer = figure.limit = kPeer;
+    return figure;
+  };
+  std::map<std::string, double> peers;
+  std::vector<Figure> figures;
+  for (const std::string backend : {"hip", "level_zero"}) {
+    const std::string name = fmt::format("{}/{}", kName, backend);
+    if (!setup.wants(name)) continue;
+    if (emulated_libraries(backend).empty() || emulated_libraries(kPeer).empty()) {
+      figures.push_back(Figure::skip(name, "the emulated libraries are not beside libkeel"));
+      continue;
+    }
+    try {
+      double own_sum = 0;
+      double peer_sum = 0;
+      for (const DriverCall& call : driver_calls()) {
+        const double own = count(backend, call);
+        if (!peers.contains(call.name)) peers[call.name] = count(kPeer, call);
+        own_sum += own;
+        peer_sum += peers[call.name];
+        figures.push_back(figure_of(
+            fmt::format("{}/{}", name, call.name),
+            fmt::format("{}: instructions, without the emulated driver's own.", call.about),
+            backend, own, peers[call.name]));
+      }
+      figures.push_back(figure_of(name, "the sum of these calls.", backend, own_sum, peer_sum));
+      figures.back().target = Target{kBound};
+    } catch (const std::exception& error) {
+      figures.push_back(Figure::fail(name, error.what()));
+    }
   }
   return figures;
 }

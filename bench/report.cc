@@ -29,11 +29,13 @@ const char* unit_name(Unit unit) {
       return "GB/s";
     case Unit::kMebibytes:
       return "MiB";
+    case Unit::kInstructions:
+      return "instructions";
   }
   return "";
 }
 
-// Units per second for times, per byte for memory; 0 for rates.
+// Units per second for times, per byte for memory, per instruction; 0 for rates.
 double scale_of(Unit unit) {
   switch (unit) {
     case Unit::kNanoseconds:
@@ -44,12 +46,17 @@ double scale_of(Unit unit) {
       return 1e3;
     case Unit::kMebibytes:
       return 0x1p-20;
+    case Unit::kInstructions:
+      return 1;
     default:
       return 0;
   }
 }
 bool is_rate(Unit unit) {
   return scale_of(unit) == 0;
+}
+bool is_time(Unit unit) {
+  return !is_rate(unit) && unit != Unit::kMebibytes && unit != Unit::kInstructions;
 }
 
 double in_unit(Unit unit, const Timings& timings, double seconds) {
@@ -126,9 +133,10 @@ const char* measure_name(const Figure& figure) {
     case Measure::kSubject:
       return "subject";
     default:
-      return is_rate(figure.unit)              ? "ratio of rates"
-             : figure.unit == Unit::kMebibytes ? "ratio of bytes"
-                                               : "ratio of times";
+      return is_rate(figure.unit)                 ? "ratio of rates"
+             : figure.unit == Unit::kMebibytes    ? "ratio of bytes"
+             : figure.unit == Unit::kInstructions ? "ratio of instructions"
+                                                  : "ratio of times";
   }
 }
 
@@ -147,7 +155,7 @@ nlohmann::ordered_json contender_json(const Figure& figure, const Timings& timin
   if (!figure.emulated) {
     json["median"] = median_in_unit(figure.unit, timings);
     json["best"] = in_unit(figure.unit, timings, fastest(timings));
-    if (figure.unit != Unit::kMebibytes) {
+    if (is_time(figure.unit) || is_rate(figure.unit)) {
       json["median_seconds"] = median(timings.seconds);
       json["min_seconds"] = fastest(timings);
     }

@@ -12,18 +12,27 @@
 
 namespace keel::bench {
 
-// In a figure in kMebibytes, the timings hold bytes instead of seconds.
-enum class Unit { kNanoseconds, kMicroseconds, kMilliseconds, kGigaflops, kGigabytes, kMebibytes };
+// In a figure in kMebibytes the timings hold bytes instead of seconds, in kInstructions
+// instructions.
+enum class Unit {
+  kNanoseconds,
+  kMicroseconds,
+  kMilliseconds,
+  kGigaflops,
+  kGigabytes,
+  kMebibytes,
+  kInstructions
+};
 
 // How a figure describes its subject.
 enum class Measure {
-  kRatio,       // to the peer: times, rates or bytes
+  kRatio,       // to the peer: times, rates, bytes or instructions
   kDifference,  // from the peer, in the figure's unit of time
   kSubject      // the subject's time alone
 };
 
-// The bound of a ratio, or of a time in the figure's unit: an upper bound for times and bytes, a
-// lower bound for rates.
+// The bound of a ratio, or of a time in the figure's unit: a lower bound for rates, an upper bound
+// for all else.
 struct Target {
   double bound;
   // Instructions that the subject may execute beyond the peer's, compared in whole instructions:
