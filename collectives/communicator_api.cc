@@ -12,6 +12,7 @@
 #include "collectives/group_call.h"
 #include "collectives/hosts/host_entry.h"
 #include "collectives/selection/agreement.h"
+#include "collectives/shared_chip.h"
 #include "core/api.h"
 #include "core/observer.h"
 #include "core/open_group.h"
@@ -202,6 +203,7 @@ keel_status keel_comm_init_all(const keel_device* devices, uint32_t count,
     std::vector<Ref<Communicator>> ranks;
     for (uint32_t rank = 0; rank < count; ++rank) {
       ranks.push_back(keel::make_ref<Communicator>(team, rank, found[rank], wanted, selection));
+      keel::warn_of_shared_chip(*team, rank);
     }
     KEEL_RETURN_IF_ERROR(find_islands(ranks));
     std::vector<keel_comm> handles(count);

@@ -14,6 +14,7 @@
 #include "collectives/bootstrap/rendezvous.h"
 #include "collectives/bootstrap/store_rendezvous.h"
 #include "collectives/hosts/host_entry.h"
+#include "collectives/shared_chip.h"
 #include "collectives/team.h"
 #include "core/insiders.h"
 
@@ -48,8 +49,11 @@ Status join_hosts(const NewRank& self, const keel_unique_id& id, const HostRende
   std::unique_ptr<HostGroup> hosts;
   KEEL_RETURN_IF_ERROR(
       enter_hosts(id, rendezvous, info, self.world, self.options.agreement(), deadline, &hosts));
-  return Communicator::enter_hosts(std::move(hosts), self.device, self.options, deadline,
-                                   out_communicator);
+  KEEL_RETURN_IF_ERROR(Communicator::enter_hosts(std::move(hosts), self.device, self.options,
+                                                 deadline, out_communicator));
+  Communicator& made = **out_communicator;
+  warn_of_shared_chip(made.team(), made.local_rank());
+  return {};
 }
 
 // Joins the rendezvous |id| on this host.
@@ -74,8 +78,10 @@ Status enter_met(const NewRank& self, const Rendezvous& rendezvous, const Deadli
     ControlSegment::abort_unmapped(rendezvous.segment, Status::no_memory());
     throw;
   }
-  return Communicator::enter(std::move(team), self.rank, self.device, self.options, deadline,
-                             out_communicator);
+  KEEL_RETURN_IF_ERROR(
+      Communicator::enter(team, self.rank, self.device, self.options, deadline, out_communicator));
+  warn_of_shared_chip(*team, self.rank);
+  return {};
 }
 
 Status join_by_id(const NewRank& self, const keel_unique_id& id,
