@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/testing/case_plans.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <span>
 #include <utility>
 
 #include "ops/schema.h"
@@ -60,6 +62,13 @@ std::string dtypes_text(const Schema& schema, uint32_t combination) {
 }
 
 }  // namespace
+
+double attribute(keel_op_id op, std::string_view name, const PlannedCall& call) {
+  const std::span<const AttributeSpec> attributes = find_schema(op)->attributes;
+  const auto found = std::find_if(attributes.begin(), attributes.end(),
+                                  [&](const AttributeSpec& each) { return each.name == name; });
+  return call.attributes.at(static_cast<size_t>(found - attributes.begin()));
+}
 
 PlannedTensors planned_tensors(const CasePlan& plan, uint32_t combination,
                                const PlannedCall& call) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ops/testing/cases.h"
@@ -19,6 +20,9 @@ struct PlannedCall {
   Extents extents;
   std::vector<double> attributes;
 };
+
+// Value of the attribute |name| of |op| in |call|. Requires an operator with that attribute.
+double attribute(keel_op_id op, std::string_view name, const PlannedCall& call);
 
 // Dense tensors of any dtype; the cases replace the dtypes by the schema's.
 struct PlannedTensors {

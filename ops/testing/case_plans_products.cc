@@ -23,12 +23,14 @@ CaseTensor indices(const Extents& e, double first) {
 
 PlannedTensors embedding_tensors(const PlannedCall& call) {
   const Extents& e = call.extents;
-  return {{tensor({e[0], e[1]}), indices(e, call.attributes[0])}, {tensor({e[2], e[1]}, D::kNaN)}};
+  const double first = attribute(KEEL_OP_EMBEDDING, "first", call);
+  return {{tensor({e[0], e[1]}), indices(e, first)}, {tensor({e[2], e[1]}, D::kNaN)}};
 }
 
 PlannedTensors embedding_backward_tensors(const PlannedCall& call) {
   const Extents& e = call.extents;
-  return {{tensor({e[2], e[1]}), indices(e, call.attributes[0])}, {tensor({e[0], e[1]}, D::kNaN)}};
+  const double first = attribute(KEEL_OP_EMBEDDING_BACKWARD, "first", call);
+  return {{tensor({e[2], e[1]}), indices(e, first)}, {tensor({e[0], e[1]}, D::kNaN)}};
 }
 
 // ---- products
@@ -49,37 +51,40 @@ CaseTensor product(Extents shape, double beta) {
 // Extents: m, n, k.
 PlannedTensors matmul_tensors(const PlannedCall& call) {
   const Extents& e = call.extents;
-  const std::vector<double>& a = call.attributes;
-  return {{tensor(turned(a[0] != 0, e[0], e[2])), tensor(turned(a[1] != 0, e[2], e[1])),
-           tensor({e[1]})},
-          {product({e[0], e[1]}, a[3])}};
+  const auto value = [&](const char* name) { return attribute(KEEL_OP_MATMUL, name, call); };
+  return {{tensor(turned(value("trans_a") != 0, e[0], e[2])),
+           tensor(turned(value("trans_b") != 0, e[2], e[1])), tensor({e[1]})},
+          {product({e[0], e[1]}, value("beta"))}};
 }
 
 PlannedTensors packed_matmul_tensors(const PlannedCall& call) {
   const Extents& e = call.extents;
-  const std::vector<double>& a = call.attributes;
-  return {{tensor(turned(a[0] != 0, e[0], e[2])), tensor(packed(e[2], e[1])), tensor({e[1]})},
-          {product({e[0], e[1]}, a[2])}};
+  const auto value = [&](const char* name) { return attribute(KEEL_OP_PACKED_MATMUL, name, call); };
+  return {{tensor(turned(value("trans_a") != 0, e[0], e[2])), tensor(packed(e[2], e[1])),
+           tensor({e[1]})},
+          {product({e[0], e[1]}, value("beta"))}};
 }
 
 // Extents: batch, m, n, k.
 PlannedTensors batched_matmul_tensors(const PlannedCall& call) {
   const Extents& e = call.extents;
-  const std::vector<double>& a = call.attributes;
+  const auto value = [&](const char* name) {
+    return attribute(KEEL_OP_BATCHED_MATMUL, name, call);
+  };
   const auto each = [&](Extents matrix) {
     matrix.insert(matrix.begin(), e[0]);
     return matrix;
   };
-  return {
-      {tensor(each(turned(a[0] != 0, e[1], e[3]))), tensor(each(turned(a[1] != 0, e[3], e[2])))},
-      {product(each({e[1], e[2]}), a[3])}};
+  return {{tensor(each(turned(value("trans_a") != 0, e[1], e[3]))),
+           tensor(each(turned(value("trans_b") != 0, e[3], e[2])))},
+          {product(each({e[1], e[2]}), value("beta"))}};
 }
 
 // Extents: k, n.
 PlannedTensors pack_tensors(const PlannedCall& call) {
   const Extents& e = call.extents;
-  return {{tensor(turned(call.attributes[0] != 0, e[0], e[1]))},
-          {tensor(packed(e[0], e[1]), D::kNaN)}};
+  const bool is_turned = attribute(KEEL_OP_PACK_WEIGHTS, "trans_b", call) != 0;
+  return {{tensor(turned(is_turned, e[0], e[1]))}, {tensor(packed(e[0], e[1]), D::kNaN)}};
 }
 
 // An odd extent, one, one more than most kernels' tiles, the tile size, and zero.

@@ -18,7 +18,7 @@ CaseTensor result(Extents shape) {
 
 PlannedTensors sum_tensors(const PlannedCall& call) {
   const Extents& e = call.extents;
-  const double axis = call.attributes[0];
+  const double axis = attribute(KEEL_OP_SUM, "axis", call);
   const Extents of_y = axis == 0 ? Extents{e[1]} : axis == 1 ? Extents{e[0]} : Extents{};
   return {{tensor(e)}, {result(of_y)}};
 }
@@ -79,15 +79,16 @@ CaseTensor shard_labels(const Extents& e, double first) {
 
 PlannedTensors shard_tensors(const PlannedCall& call) {
   const Extents& e = call.extents;
-  return {{tensor(e, D::kLogits), shard_labels(e, call.attributes[0])},
+  const double first = attribute(KEEL_OP_CROSS_ENTROPY_SHARD, "first", call);
+  return {{tensor(e, D::kLogits), shard_labels(e, first)},
           {result({e[0]}), result({e[0]}), result({e[0]})}};
 }
 
 PlannedTensors shard_backward_tensors(const PlannedCall& call) {
   const Extents& e = call.extents;
-  return {
-      {tensor(e, D::kLogits), shard_labels(e, call.attributes[1]), tensor({e[0]}, D::kLogSumExp)},
-      {result(e)}};
+  const double first = attribute(KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD, "first", call);
+  return {{tensor(e, D::kLogits), shard_labels(e, first), tensor({e[0]}, D::kLogSumExp)},
+          {result(e)}};
 }
 
 // Extents of both directions: tokens_q, tokens_k, heads, kv_heads, width, sequences.
