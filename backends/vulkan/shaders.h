@@ -80,8 +80,8 @@ enum class Shader : uint32_t {
 #undef KEEL_VULKAN_ENUMERATOR_TWO
 #undef KEEL_VULKAN_ENUMERATOR
 
-#define KEEL_VULKAN_ONE(...) +1
-#define KEEL_VULKAN_TWO(...) +2
+#define KEEL_VULKAN_ONE(...) +1  // NOLINT(bugprone-macro-parentheses): a sum of the rows
+#define KEEL_VULKAN_TWO(...) +2  // NOLINT(bugprone-macro-parentheses)
 inline constexpr uint32_t kShaderCount = 0 KEEL_VULKAN_SHADERS(KEEL_VULKAN_ONE, KEEL_VULKAN_TWO);
 #undef KEEL_VULKAN_TWO
 #undef KEEL_VULKAN_ONE

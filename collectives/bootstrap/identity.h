@@ -16,7 +16,7 @@ namespace keel {
 // reuses pids.
 struct ProcessToken {
   std::array<uint8_t, 16> bytes = {};
-  auto operator<=>(const ProcessToken&) const = default;
+  auto operator<=>(const ProcessToken&) const = default;  // NOLINT(modernize-use-nullptr)
   // 32 hexadecimal digits.
   std::string hex() const;
 };
@@ -25,7 +25,7 @@ struct ProcessToken {
 struct ObjectId {
   uint64_t device = 0;
   uint64_t inode = 0;
-  auto operator<=>(const ObjectId&) const = default;
+  auto operator<=>(const ObjectId&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // Peer info of one rank, exchanged at the rendezvous.

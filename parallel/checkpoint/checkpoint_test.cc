@@ -407,9 +407,11 @@ TEST_F(CheckpointTest, HuggingFaceOutAndIn) {
 // Kills itself at KEEL_TEST_PHASE of a save to KEEL_TEST_ROOT; run by the next test.
 TEST_F(CheckpointTest, DISABLED_KilledWriter) {
   fs::remove_all(root_);  // it needs none of its own, and is killed before TearDown()
-  const std::string phase = std::getenv("KEEL_TEST_PHASE");
-  save(std::getenv("KEEL_TEST_ROOT"), 2, {2}, [&](uint32_t rank, const char* at) {
-    if (rank == 0 && phase == at) raise(SIGKILL);
+  const char* const phase = std::getenv("KEEL_TEST_PHASE");
+  const char* const root = std::getenv("KEEL_TEST_ROOT");
+  ASSERT_TRUE(phase != nullptr && root != nullptr);
+  save(root, 2, {2}, [&](uint32_t rank, const char* at) {
+    if (rank == 0 && std::strcmp(phase, at) == 0) raise(SIGKILL);
   });
 }
 
