@@ -62,7 +62,8 @@ keel_status Device::open(const Sdk& sdk, uint32_t ordinal, std::unique_ptr<Devic
 
 Device::~Device() {
   if (!is_set_) return;
-  for (const auto& block : pinned_pool_.blocks()) {
+  pinned_pool_->close();
+  for (const auto& block : pinned_pool_->blocks()) {
     (void)free(KEEL_MEMORY_PINNED, block->memory);
   }
   (void)functions().aclrtResetDevice(static_cast<int32_t>(ordinal_));

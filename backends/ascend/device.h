@@ -27,7 +27,7 @@ class Device {
   const Functions& functions() const { return sdk_.functions(); }
   uint32_t ordinal() const { return ordinal_; }
   aclrtContext context() const { return context_; }
-  PinnedPool& pinned_pool() { return pinned_pool_; }
+  PinnedPool& pinned_pool() { return *pinned_pool_; }
   // Whether all operators sum in an order that is fixed for a shape. Where the runtime has no such
   // option, some do not: aclnnRmsNormGrad, aclnnEmbeddingDenseBackward, aclnnScatterAdd and, as far
   // as its documents say nothing, aclnnFlashAttentionScoreGrad.
@@ -128,7 +128,7 @@ class Device {
   bool casts_float8_ = false;
   std::atomic<aclError> loss_{ACL_SUCCESS};
   std::atomic<uint64_t> executor_bytes_{0};
-  PinnedPool pinned_pool_;
+  const std::shared_ptr<PinnedPool> pinned_pool_ = std::make_shared<PinnedPool>();
 };
 
 }  // namespace keel::ascend

@@ -34,6 +34,7 @@
 #include <keel/plugin/slots.hpp>
 #include <keel/plugin_kit.hpp>
 #include <memory>
+#include <string>
 
 #include "backends/ascend/communicator.h"
 #include "backends/ascend/device.h"
@@ -271,8 +272,12 @@ keel_status ccl_info(keel_plugin_instance* instance, keel_ccl_info* out_info) {
     const Sdk& sdk = object(instance).sdk();
     const keel_status found = find_collectives(sdk);
     if (found != KEEL_OK) return found;
-    // The library does not say its version; the runtime's, of the same release, stands for it.
-    kit::copy_text(out_info->library, ("HCCL of " + sdk.version()).c_str());
+    // The library does not say its version; the runtime's, of the same release, stands for it. The
+    // chips of one communicator are of one kind.
+    const Functions& acl = sdk.functions();
+    const char* const soc = acl.aclrtGetSocName == nullptr ? nullptr : acl.aclrtGetSocName();
+    const std::string chip = soc == nullptr ? "" : std::string(" on ") + soc;
+    kit::copy_text(out_info->library, ("HCCL of " + sdk.version() + chip).c_str());
     out_info->reach = KEEL_CCL_NETWORK;
     return keel_status{KEEL_OK};
   });

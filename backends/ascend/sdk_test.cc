@@ -57,6 +57,33 @@ TEST(AscendSdkTest, ADeviceThatCannotBeSetIsNotOpened) {
   expect_has(t_error, "aclrtSetDevice: error 507000");
 }
 
+// The second device goes between the count and its first use.
+TEST(AscendSdkTest, ADeviceThatHasGoneIsNamedWhenItIsOpened) {
+  const OwnSdk sdk("devices_later=1");
+  const OwnInstance instance(sdk.folder());
+  ASSERT_EQ(instance.count(), 2u);
+  keel_plugin_device* device = nullptr;
+  EXPECT_EQ(instance.plugin().device->open(instance.get(), 1, &device), KEEL_NOT_FOUND);
+  expect_has(t_error, "aclrtSetDevice: error 107001");
+  ASSERT_EQ(instance.plugin().device->open(instance.get(), 0, &device), KEEL_OK) << t_error;
+  instance.plugin().device->close(device);
+}
+
+// Ranks form an island only if their libraries have one name: neither two versions nor two kinds of
+// chip do, an emulated one included.
+TEST(AscendSdkTest, TheLibraryOfCollectivesNamesItsVersionAndChip) {
+  const auto library = [](const char* settings) {
+    const OwnSdk sdk(settings);
+    const OwnInstance instance(sdk.folder());
+    keel_ccl_info info = {};
+    info.header = {sizeof(info), KEEL_STRUCT_CCL_INFO, nullptr};
+    EXPECT_EQ(instance.plugin().ccl->info(instance.get(), &info), KEEL_OK) << t_error;
+    return std::string(info.library);
+  };
+  EXPECT_EQ(library(""), "HCCL of ACL 1.16.0 on Ascend_emulated");
+  EXPECT_EQ(library("minor=15"), "HCCL of ACL 1.15.0 on Ascend_emulated");
+}
+
 TEST(AscendSdkTest, EachRequiredSymbolOfTheRuntimeIsNamedWhereItIsMissing) {
   const char* const names[] = {
 #define KEEL_NAME(name) #name,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <keel/plugin_kit.hpp>
+#include <memory>
 
 namespace keel::ascend {
 namespace {
@@ -19,9 +20,8 @@ bool is_aligned(const void* pointer) {
 // Ends a copy through a pinned block, on a thread of the runtime, which must not be called from
 // there.
 void end_use(void* argument) {
-  auto* const block = static_cast<PinnedPool::Block*>(argument);
-  if (block->destination != nullptr) std::memcpy(block->destination, block->memory, block->size);
-  block->pool->give_back(block);
+  const std::unique_ptr<PinnedPool::Use> use(static_cast<PinnedPool::Use*>(argument));
+  PinnedPool::end(*use);
 }
 
 }  // namespace
@@ -115,17 +115,20 @@ keel_status Stream::take_block(PinnedPool::Block** out_block) {
 }
 
 template <typename Body>
-keel_status Stream::copy_by_blocks(uint64_t size, Body&& body) {
+keel_status Stream::copy_by_blocks(uint64_t size, void* download, Body&& body) {
   for (uint64_t done = 0; done < size; done += PinnedPool::kBlockBytes) {
     PinnedPool::Block* block = nullptr;
     keel_status status = take_block(&block);
     if (status != KEEL_OK) return status;
-    block->destination = nullptr;
-    block->size = std::min(size - done, PinnedPool::kBlockBytes);
-    status = body(*block, done);
+    const uint64_t bytes = std::min(size - done, PinnedPool::kBlockBytes);
+    void* const end = download == nullptr ? nullptr : static_cast<char*>(download) + done;
+    std::unique_ptr<PinnedPool::Use> use = device_.pinned_pool().make_use(block, end, bytes);
+    status = body(block->memory, done, bytes);
     if (status == KEEL_OK) {
       status = device_.call("aclrtLaunchHostFunc", [&](const Functions& acl) {
-        return acl.aclrtLaunchHostFunc(native_, end_use, block);
+        const aclError launched = acl.aclrtLaunchHostFunc(native_, end_use, use.get());
+        if (launched == ACL_SUCCESS) (void)use.release();  // owned by the function
+        return launched;
       });
     }
     if (status != KEEL_OK) return status;  // reclaimed with the stream
@@ -134,17 +137,16 @@ keel_status Stream::copy_by_blocks(uint64_t size, Body&& body) {
 }
 
 keel_status Stream::upload_pageable(void* destination, const void* source, uint64_t size) {
-  return copy_by_blocks(size, [&](PinnedPool::Block& block, uint64_t at) {
-    std::memcpy(block.memory, static_cast<const char*>(source) + at, block.size);
-    return copy_native(static_cast<char*>(destination) + at, block.memory, block.size,
+  return copy_by_blocks(size, /*download=*/nullptr, [&](void* block, uint64_t at, uint64_t bytes) {
+    std::memcpy(block, static_cast<const char*>(source) + at, bytes);
+    return copy_native(static_cast<char*>(destination) + at, block, bytes,
                        ACL_MEMCPY_HOST_TO_DEVICE);
   });
 }
 
 keel_status Stream::download_pageable(void* destination, const void* source, uint64_t size) {
-  return copy_by_blocks(size, [&](PinnedPool::Block& block, uint64_t at) {
-    block.destination = static_cast<char*>(destination) + at;
-    return copy_native(block.memory, static_cast<const char*>(source) + at, block.size,
+  return copy_by_blocks(size, destination, [&](void* block, uint64_t at, uint64_t bytes) {
+    return copy_native(block, static_cast<const char*>(source) + at, bytes,
                        ACL_MEMCPY_DEVICE_TO_HOST);
   });
 }

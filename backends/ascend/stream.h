@@ -39,10 +39,11 @@ class Stream {
   keel_status download_pageable(void* destination, const void* source, uint64_t size);
   // Copies between addresses that the copy engine refuses.
   keel_status copy_unaligned(void* destination, const void* source, uint64_t size);
-  // Calls |body(block, offset)| for each part of |size| bytes, and gives the block back once the
-  // work that |body| enqueues is done.
+  // Calls |body(memory, offset, bytes)| for each part of |size| bytes, with the memory of a block.
+  // Once the work that |body| enqueues is done, the part is copied to |download|, unless NULL, and
+  // the block given back.
   template <typename Body>
-  keel_status copy_by_blocks(uint64_t size, Body&& body);
+  keel_status copy_by_blocks(uint64_t size, void* download, Body&& body);
   keel_status take_block(PinnedPool::Block** out_block);
 
   Device& device_;

@@ -12,7 +12,9 @@ template <typename Body>
 aclError with_device(int64_t device, Body&& body) noexcept {
   return answer([&] {
     Context* const context = Runtime::get().context(device);
-    if (context == nullptr) return fail(ACL_ERROR_RT_INVALID_DEVICEID, "no such device");
+    if (context == nullptr || Runtime::get().has_gone(device)) {
+      return fail(ACL_ERROR_RT_INVALID_DEVICEID, "no such device");
+    }
     return body(*context);
   });
 }
@@ -39,9 +41,10 @@ aclError aclrtGetVersion(int32_t* majorVersion, int32_t* minorVersion, int32_t* 
   if (majorVersion == nullptr || minorVersion == nullptr || patchVersion == nullptr) {
     return ACL_ERROR_INVALID_PARAM;
   }
-  *majorVersion = 1;
-  *minorVersion = 16;
-  *patchVersion = 0;
+  const auto& version = Runtime::get().settings().version;
+  *majorVersion = static_cast<int32_t>(version[0]);
+  *minorVersion = static_cast<int32_t>(version[1]);
+  *patchVersion = static_cast<int32_t>(version[2]);
   return ACL_SUCCESS;
 }
 
@@ -54,7 +57,7 @@ aclError aclrtGetDeviceCount(uint32_t* count) {
   return answer([&]() -> aclError {
     const aclError told = Runtime::get().settings().count;
     if (told != ACL_SUCCESS) return fail(told, "set by KEEL_EMULATED_ASCEND");
-    *count = static_cast<uint32_t>(Runtime::get().device_count());
+    *count = static_cast<uint32_t>(Runtime::get().count_devices());
     return *count == 0 ? ACL_ERROR_RT_NO_DEVICE : ACL_SUCCESS;
   });
 }

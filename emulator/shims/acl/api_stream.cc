@@ -152,7 +152,7 @@ aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void* args) {
     if (fn == nullptr) return Status(Code::kInvalidArgument, "no function");
     return each.launch_part({}, {},
                             [fn, args](Access&) {
-                              fn(args);
+                              Runtime::get().call_host(fn, args);
                               return Status();
                             },
                             {});

@@ -23,6 +23,8 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   uint64_t device = 0;
   uint64_t descriptor = 0;
   uint64_t float8 = 1;
+  uint64_t minor = settings.version[1];
+  uint64_t late = 0;
   Status status = split_settings(text, &values);
   if (status.ok()) status = take_chip_settings(&values, &settings.chips);
   if (status.ok()) status = take_number(&values, "init", 0, 999999, &init);
@@ -30,6 +32,11 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   if (status.ok()) status = take_number(&values, "device", 0, 999999, &device);
   if (status.ok()) status = take_number(&values, "null_descriptor", 0, 999999, &descriptor);
   if (status.ok()) status = take_number(&values, "float8", 0, 1, &float8);
+  if (status.ok()) status = take_number(&values, "minor", 0, 99, &minor);
+  if (status.ok()) status = take_number(&values, "late_callbacks", 0, 1, &late);
+  if (status.ok()) {
+    status = take_number(&values, "devices_later", 0, UINT64_MAX, &settings.devices_later);
+  }
   if (!status.ok()) return status;
   if (!values.empty()) {
     return {Code::kInvalidArgument, fmt::format("'{:.64}' is not known", values.begin()->first)};
@@ -39,6 +46,8 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   settings.device = static_cast<aclError>(device);
   settings.descriptor = descriptor;
   settings.has_float8 = float8 != 0;
+  settings.version[1] = static_cast<uint32_t>(minor);
+  settings.calls_back_late = late != 0;
   *out_settings = std::move(settings);
   return {};
 }
@@ -114,6 +123,21 @@ aclError Runtime::init() {
   if (settings_.init != ACL_SUCCESS) return fail(settings_.init, "set by KEEL_EMULATED_ASCEND");
   return ready_.exchange(true, std::memory_order_acq_rel) ? ACL_ERROR_REPEAT_INITIALIZE
                                                           : ACL_SUCCESS;
+}
+
+void Runtime::call_host(aclrtHostFunc function, void* argument) {
+  if (!settings_.calls_back_late) return function(argument);
+  const std::lock_guard lock(late_mutex_);
+  late_.emplace_back(function, argument);
+}
+
+void Runtime::call_back() {
+  std::vector<std::pair<aclrtHostFunc, void*>> late;
+  {
+    const std::lock_guard lock(late_mutex_);
+    late.swap(late_);
+  }
+  for (const auto& [function, argument] : late) function(argument);
 }
 
 aclError fail(aclError error, std::string text) {
@@ -200,6 +224,10 @@ aclError keel_emulated_acl_stream(const char* call, aclrtStream handle,
 
 bool keel_emulated_acl_has_float8() {
   return Runtime::get().settings().has_float8;
+}
+
+void keel_emulated_acl_call_back() {
+  Runtime::get().call_back();
 }
 
 bool keel_emulated_acl_may_describe() {

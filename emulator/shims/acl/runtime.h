@@ -2,6 +2,7 @@
 #ifndef KEEL_EMULATOR_SHIMS_ACL_RUNTIME_H_
 #define KEEL_EMULATOR_SHIMS_ACL_RUNTIME_H_
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -30,6 +31,11 @@ struct Settings {
   aclError device = ACL_SUCCESS;  // result of aclrtSetDevice
   bool has_float8 = true;         // whether the chip casts 8-bit floats
   uint64_t descriptor = 0;        // the descriptor that is NULL, counted from 1; 0: none
+  uint32_t version[3] = {1, 16, 0};
+  // Devices from the second aclrtGetDeviceCount on; those beyond are gone.
+  uint64_t devices_later = UINT64_MAX;
+  // Host functions do not run in their place, but in keel_emulated_acl_call_back().
+  bool calls_back_late = false;
 };
 // Parses KEEL_EMULATED_ASCEND.
 Status read_settings(std::string_view text, Settings* out_settings);
@@ -94,7 +100,15 @@ class Runtime {
     const auto index = static_cast<size_t>(device);
     return index < contexts_.size() ? contexts_[index].get() : nullptr;
   }
-  size_t device_count() const { return contexts_.size(); }
+  // Counts the call.
+  size_t count_devices() {
+    return counted_.exchange(true, std::memory_order_relaxed) ? devices_later() : contexts_.size();
+  }
+  // Whether |device| has gone since the devices were counted first.
+  bool has_gone(int64_t device) const {
+    return counted_.load(std::memory_order_relaxed) &&
+           static_cast<size_t>(device) >= devices_later();
+  }
   HostMemory& host_memory() { return host_memory_; }
   Handles& streams() { return streams_; }
   Handles& events() { return events_; }
@@ -102,6 +116,9 @@ class Runtime {
   bool may_describe() {
     return descriptors_.fetch_add(1, std::memory_order_relaxed) + 1 != settings_.descriptor;
   }
+  // Calls a host function of a stream, or keeps the call for call_back().
+  void call_host(aclrtHostFunc function, void* argument);
+  void call_back();
 
  private:
   Runtime();
@@ -111,8 +128,15 @@ class Runtime {
   Handles streams_;
   Handles events_;
   std::vector<std::unique_ptr<Context>> contexts_;
+  size_t devices_later() const {
+    return std::min<size_t>(contexts_.size(), settings_.devices_later);
+  }
+
   std::atomic<bool> ready_{false};
+  std::atomic<bool> counted_{false};
   std::atomic<uint64_t> descriptors_{0};
+  std::mutex late_mutex_;
+  std::vector<std::pair<aclrtHostFunc, void*>> late_;
 };
 
 // Sets the text of aclGetRecentErrMsg for this thread, and returns |error|.
@@ -173,6 +197,8 @@ aclError keel_emulated_acl_stream(const char* call, aclrtStream handle,
 // Returns whether there is memory for another descriptor.
 bool keel_emulated_acl_may_describe();
 bool keel_emulated_acl_has_float8();
+// Calls the host functions that streams have passed, if the setting late_callbacks keeps them.
+void keel_emulated_acl_call_back();
 
 }  // extern "C"
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Failures of HCCL's collectives as a framework sees them, on the emulated chip. HCCL has neither
+// an abort nor a deadline.
+#include <string>
+#include <vector>
+
+#include "backends/ascend/testing/own_sdk.h"
+#include "collectives/testing/device_ranks.h"
+
+namespace keel::testing {
+namespace {
+
+class AscendRanksTest : public DeviceRanks {
+ protected:
+  static std::vector<keel_device> load_ascend(const OwnSdk& sdk) {
+    return load("ascend", {{"library_folder", sdk.folder()}});
+  }
+};
+
+// The operation does not end on the other devices, which are lost with it.
+TEST_F(AscendRanksTest, ALostDeviceInMidCollectiveIsNamed) {
+  const OwnSdk sdk("devices=3 memory_mib=64 faults=0/lose:ccl@1");
+  const std::vector<keel_device> devices = load_ascend(sdk);
+  ASSERT_EQ(devices.size(), 3u);
+  make_ranks(devices);
+  for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, 20 * kSecond));
+  enqueue(1000);
+  for (uint32_t rank = 1; rank < 3; ++rank) {
+    EXPECT_EQ(keel_stream_synchronize(streams_[rank], kTestTimeout), KEEL_DEVICE_LOST)
+        << keel_last_error();
+    EXPECT_NE(std::string(keel_last_error()).find("rank 0 (ascend:0)"), std::string::npos)
+        << keel_last_error();
+  }
+}
+
+TEST_F(AscendRanksTest, AHangEndsAtTheDeadlineAndLosesTheDevices) {
+  const OwnSdk sdk("devices=2 memory_mib=64 faults=1/stall:ccl@1");
+  const std::vector<keel_device> devices = load_ascend(sdk);
+  ASSERT_EQ(devices.size(), 2u);
+  make_ranks(devices);
+  for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, kSecond));
+  enqueue(1000);
+  for (keel_stream stream : streams_)
+    EXPECT_NE(keel_stream_synchronize(stream, kTestTimeout), KEEL_OK);
+  end_ranks();
+  for (keel_device device : devices) {
+    void* memory = nullptr;
+    EXPECT_EQ(keel_alloc(device, KEEL_MEMORY_DEVICE, 1 << 20, &memory), KEEL_DEVICE_LOST);
+  }
+}
+
+// An abort of one rank, while the library hangs: the ranks return, with the device lost.
+TEST_F(AscendRanksTest, AnAbortEndsRanksWhoseLibraryHangs) {
+  const OwnSdk sdk("devices=2 memory_mib=64 faults=1/stall:ccl@1");
+  const std::vector<keel_device> devices = load_ascend(sdk);
+  ASSERT_EQ(devices.size(), 2u);
+  make_ranks(devices);
+  enqueue(1000);
+  ASSERT_KEEL_OK(keel_comm_abort(comms_[0]));
+  for (keel_stream stream : streams_) {
+    const keel_status status = keel_stream_synchronize(stream, kTestTimeout);
+    EXPECT_TRUE(status == KEEL_ABORTED || status == KEEL_DEVICE_LOST) << keel_last_error();
+  }
+}
+
+}  // namespace
+}  // namespace keel::testing
