@@ -89,8 +89,10 @@ TEST_F(RankContextTest, ADeviceNameOfAnyBytesIsAStringOfTheExplanation) {
   RankContext context(team, 0, device, /*forbid_alias=*/false);
   Selection selection;
   ASSERT_TRUE(Selection::make({}, {}, &selection).ok());
-  const std::string text =
-      explain_communicator(context, 1, selection, "built-in", "[]", /*lane=*/nullptr);
+  std::string text;
+  JsonWriter json(&text, JsonLayout::kOneLine);
+  const HierarchicalPlan alone(std::vector<NativeRank>(1));
+  explain_communicator(context, 1, selection, "built-in", alone, /*lane=*/nullptr, json);
   EXPECT_NE(text.find("\"device\": \"odd\\\"\\\\\\ufffd\", "), std::string::npos) << text;
 }
 
