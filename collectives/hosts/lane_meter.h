@@ -38,8 +38,8 @@ class LaneMeter {
   // |rates|: of each lane, the same on all ranks; 0: not known, which changes nothing.
   void agree(const std::vector<uint64_t>& rates);
 
-  // Writes members of a JSON object: parts of the data by lane, their source, and the rates in MB/s that
-  // the ranks exchanged last. Thread-safe.
+  // Writes members of a JSON object: parts of the data by lane, their source, and the rates in MB/s
+  // that the ranks exchanged last. Thread-safe.
   void explain(JsonWriter& json) const;
 
   static constexpr uint64_t kLeastBytes = 1 << 20;
