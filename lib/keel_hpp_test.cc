@@ -160,7 +160,7 @@ TEST_F(KeelHpp, DevicesTellOfTheirMemory) {
   {
     const keel::Buffer buffer(device_, KEEL_MEMORY_DEVICE, 1000);
     const std::string text = device_.memory_snapshot();
-    EXPECT_NE(text.find("\"requested\":1000"), std::string::npos) << text;
+    EXPECT_NE(text.find("\"requested\": 1000"), std::string::npos) << text;
     EXPECT_EQ(device_.memory_stats().requested, 1000u);
   }
   EXPECT_GE(device_.memory_stats().allocated_peak, 1000u);
