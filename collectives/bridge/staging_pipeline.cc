@@ -151,7 +151,9 @@ Status StagingPipeline::deliver(uint64_t round, const Buffer& buffer, uint64_t o
   KEEL_RETURN_IF_ERROR(entering_.begin(*to_device_, round, count_, bytes));
   KEEL_RETURN_IF_ERROR(
       submit_copy(*to_device_, KEEL_COPY_HOST_TO_DEVICE, buffer.device + offset, window, bytes));
-  return entering_.end(*to_device_, round, count_, bytes);
+  KEEL_RETURN_IF_ERROR(entering_.end(*to_device_, round, count_, bytes));
+  entering_.finish_host_timing(round, count_);
+  return {};
 }
 
 Status StagingPipeline::await_delivered(uint64_t round, WaitContext& wait_context) {
@@ -203,6 +205,16 @@ Status StagingPipeline::Way::await(uint64_t round, uint32_t count, WaitContext& 
   }
   window = {};
   return {};
+}
+
+void StagingPipeline::Way::finish_host_timing(uint64_t round, uint32_t count) {
+  Window& window = windows_[round % count];
+  if (window.begun_at == std::chrono::steady_clock::time_point() || !window.done) return;
+  constexpr int64_t kMostNs = 50'000'000;
+  (void)window.done->wait(Deadline::after(kMostNs));
+  const auto elapsed = std::chrono::steady_clock::now() - window.begun_at;
+  add_rate(window.bytes, static_cast<uint64_t>(std::chrono::nanoseconds(elapsed).count()));
+  window.begun_at = {};
 }
 
 void StagingPipeline::Way::measure(const Window& window) {

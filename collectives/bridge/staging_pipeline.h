@@ -98,6 +98,9 @@ class StagingPipeline {
     Status begin(Stream& stream, uint64_t round, uint32_t count, uint64_t bytes);
     Status end(Stream& stream, uint64_t round, uint32_t count, uint64_t bytes);
     Status await(uint64_t round, uint32_t count, WaitContext& wait_context);
+    // Waits for the copies of a window that the host times, 50 ms at most: await() comes when the
+    // window is needed again, and would count the work between.
+    void finish_host_timing(uint64_t round, uint32_t count);
     // |stream|: the stream that ran the copies.
     void settle(Stream& stream, const Deadline& deadline);
     bool is_idle() const;
