@@ -4,6 +4,7 @@
 #include <cstring>
 #include <keel/plugin_kit.hpp>
 #include <memory>
+#include <string>
 
 #include "backends/kunlun/bkcl.h"
 #include "backends/kunlun/communicator.h"
@@ -102,7 +103,9 @@ keel_status info(keel_plugin_instance* instance, keel_ccl_info* out_info) {
     const Bkcl* bkcl = nullptr;
     const keel_status found = find(object(instance).bkcl_folder(), &bkcl);
     if (found != KEEL_OK) return found;
-    kit::copy_text(out_info->library, bkcl->name().c_str());
+    // BKCL does not say its version; the runtime's, of the same release, stands for it.
+    const std::string& runtime = object(instance).runtime().version();
+    kit::copy_text(out_info->library, (bkcl->name() + " of " + runtime).c_str());
     out_info->reach = KEEL_CCL_NETWORK;
     return keel_status{KEEL_OK};
   });

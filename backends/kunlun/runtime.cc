@@ -60,9 +60,9 @@ bool Runtime::open(const std::string& folder) {
   uint32_t minor = 0;
   const bool has_version = functions_.get_runtime_version != nullptr &&
                            functions_.get_runtime_version(&major, &minor) == xre::kSuccess;
-  description_ = (has_version ? "XRE " + std::to_string(major) + "." + std::to_string(minor)
-                              : std::string("XRE of unknown version")) +
-                 ", " + path;
+  version_ = has_version ? "XRE " + std::to_string(major) + "." + std::to_string(minor)
+                         : std::string("XRE of unknown version");
+  description_ = version_ + ", " + path;
   return true;
 }
 

@@ -28,6 +28,8 @@ class Runtime {
   const xre::Functions& functions() const { return functions_; }
   // "XRE 5.0, /usr/local/xpu/so/libxpurt.so"
   const std::string& description() const { return description_; }
+  // "XRE 5.0".
+  const std::string& version() const { return version_; }
 
  private:
   explicit Runtime(const std::string& folder);
@@ -39,6 +41,7 @@ class Runtime {
   xre::Functions functions_;
   std::vector<int> devices_;
   std::string reason_;
+  std::string version_;
   std::string description_;
 };
 

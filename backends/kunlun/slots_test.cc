@@ -202,6 +202,16 @@ TEST_F(KunlunSlotsTest, TypesAndReductionsThatBkclLacksAreRefused) {
   EXPECT_FALSE(can(KEEL_BARRIER, KEEL_FLOAT32, KEEL_SUM));
 }
 
+// Ranks form an island only if their libraries have one name: neither two releases do, nor a real
+// chip and an emulated one.
+TEST_F(KunlunSlotsTest, TheLibrarysNameSaysItsKindAndRelease) {
+  start("version=412");
+  keel_ccl_info info = {};
+  info.header = {sizeof(info), KEEL_STRUCT_CCL_INFO, nullptr};
+  ASSERT_EQ(plugin_->ccl->info(instance_, &info), KEEL_OK) << t_error;
+  EXPECT_STREQ(info.library, "BKCL (keel) of XRE 4.12");
+}
+
 TEST_F(KunlunSlotsTest, AnIdThatIsCutShortIsRefused) {
   start("");
   std::vector<uint8_t> id(8192);
