@@ -137,6 +137,31 @@ INSTANTIATE_TEST_SUITE_P(Backends, EventTest,
                          ::testing::Values("cpu", "sim", "fake", "fake_polled"),
                          [](const auto& info) { return std::string(info.param); });
 
+// ---- events behind which a stream has no work -----------------------------------------
+
+class TrailingEventTest : public KeelTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(TrailingEventTest, IsDoneOnceItsStreamIsSynchronized) {
+  const keel_stream stream = new_stream(load(GetParam(), {{"devices", "1"}}).at(0));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
+  for (int round = 0; round < 3; ++round) {
+    keel_event event = {};
+    {
+      const FakePause pause;
+      event = record(stream);
+      EXPECT_EQ(keel_event_query(event), KEEL_NOT_READY);
+      EXPECT_EQ(keel_stream_query(stream), KEEL_NOT_READY);
+      EXPECT_EQ(keel_stream_synchronize(stream, 1), KEEL_TIMED_OUT);
+    }
+    ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
+    EXPECT_KEEL_OK(keel_event_query(event));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, TrailingEventTest,
+                         ::testing::Values("fake", "fake_polled", "sim_paused"),
+                         [](const auto& info) { return std::string(info.param); });
+
 using FakeEventTest = KeelTest;
 
 // A record without references is still in the device's queue; its native event must not serve

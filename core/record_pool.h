@@ -81,6 +81,9 @@ class RecordPool {
     }
   }
 
+  // Whether the native events up to submission number |order| are known to be over. Any thread.
+  bool is_over(uint64_t order) const { return order <= over_.load(std::memory_order_relaxed); }
+
   // With the stream's lock held, once the stream's queue is drained or given up. The caller passes
   // the returned records to retire_all() without the lock; a record given back later is retired at
   // once.

@@ -147,7 +147,7 @@ Status Stream::mark(uint32_t flags, Ref<EventRecord>* out_record) {
 Status Stream::submit_record(const Ref<EventRecord>& record, const Status& inherited,
                              WakeList& wake) {
   KEEL_RETURN_IF_ERROR(record_native(*record));
-  record->mark_submitted(++records_submitted_, inherited, wake);
+  record->mark_submitted(next_order(), inherited, wake);
   return {};
 }
 
@@ -178,7 +178,7 @@ Status Stream::record_locked(uint32_t flags, Ref<EventRecord>* out_record, WakeL
       placed = place_record(record, wake);
     } else {
       placed = record_native(*record);
-      if (placed.ok()) record->mark_submitted_unseen(++records_submitted_);
+      if (placed.ok()) record->mark_submitted_unseen(next_order());
     }
     tell_passed({Step::Kind::kRecord, record->serial(), "", {}}, placed);
     KEEL_RETURN_IF_ERROR(placed);
@@ -209,6 +209,13 @@ Status Stream::fence_locked(Ref<EventRecord>* out_record, WakeList& wake) {
   }
   *out_record = fence_;
   return {};
+}
+
+Status Stream::last_record(Ref<EventRecord>* out_record) {
+  WakeList wake;
+  std::lock_guard lock(mutex_);
+  if (fence_ && held_.empty() && fence_->order() != records_submitted_) fence_ = nullptr;
+  return fence_locked(out_record, wake);
 }
 
 Status Stream::submit_wait(const Ref<EventRecord>& record, uint64_t position, WakeList& wake) {
@@ -476,8 +483,8 @@ Status Stream::query() {
     }
   }
   // No record is needed if the last one was seen to be over.
-  if (is_known_quiet()) return {};
-  KEEL_RETURN_IF_ERROR(fence(&last));
+  if (is_known_quiet() && are_records_over()) return {};
+  KEEL_RETURN_IF_ERROR(last_record(&last));
   Status status = last->query_by_host(wake);
   advance_all(wake);
   return status;
@@ -487,14 +494,18 @@ Status Stream::synchronize(const Deadline& deadline) {
   help(deadline);
   {
     std::lock_guard lock(mutex_);
-    if (is_known_idle_locked()) {
+    if (are_records_over() && is_known_idle_locked()) {
       timeline_->mark_done(position_);
       return {};
     }
   }
-  Ref<EventRecord> last;
-  KEEL_RETURN_IF_ERROR(fence(&last));
-  return last->wait(deadline);
+  // Records that were held, too, may come behind the last fence: a second turn waits for them.
+  for (int turn = 0;; ++turn) {
+    Ref<EventRecord> last;
+    KEEL_RETURN_IF_ERROR(last_record(&last));
+    const Status status = last->wait(deadline);
+    if (!status.ok() || turn == 1 || are_records_over()) return status;
+  }
 }
 
 }  // namespace keel

@@ -118,7 +118,7 @@ class Stream final : public RefCounted {
         return true;
       }
       RecordPool::remove_first(kind);
-      record->begin_submitted(position_, ++records_submitted_);
+      record->begin_submitted(position_, next_order());
       former = event.exchange(record);
       if (former == nullptr || !former->drop()) return true;
       if (former->is_on(*this) && former->is_clean()) [[likely]] {
@@ -141,7 +141,7 @@ class Stream final : public RefCounted {
     }
     KEEL_RETURN_IF_ERROR(record_native(*record));
     RecordPool::remove_first(kind);
-    record->begin_submitted(position_, ++records_submitted_);
+    record->begin_submitted(position_, next_order());
     *out_record = Ref<EventRecord>::adopt(record);
     return {};
   }
@@ -166,6 +166,11 @@ class Stream final : public RefCounted {
   // is set.
   bool is_known_quiet() const {
     return takes_fast_path() && !edges_.any() && timeline_->is_done(timeline_->enqueued());
+  }
+  // Whether all records submitted so far are known to be over. A record on an idle stream may take
+  // the device a millisecond, and a synchronized stream has no event that is not done.
+  bool are_records_over() const {
+    return records_.is_over(records_submitted_.load(std::memory_order_relaxed));
   }
   // Later work runs behind |gate|. |*out_ready| is done once all earlier work is; empty if the
   // plugin reports at once that earlier work is over. Atomic: no thread enqueues in between.
@@ -323,6 +328,14 @@ class Stream final : public RefCounted {
   bool pass_gate(const Ref<Gate>& gate);
   // Returns the gate at the head of the held work; empty if the head is no gate. Takes |mutex_|.
   Ref<Gate> head_gate();
+  // Order of the next record submitted. With the lock held.
+  uint64_t next_order() {
+    const uint64_t order = records_submitted_.load(std::memory_order_relaxed) + 1;
+    records_submitted_.store(order, std::memory_order_relaxed);
+    return order;
+  }
+  // Returns a record behind all others: the last fence, or a new one.
+  Status last_record(Ref<EventRecord>* out_record);
   // is_known_idle() with the lock held.
   bool is_known_idle_locked() const;
   Status record_native(const EventRecord& record) {
@@ -359,7 +372,7 @@ class Stream final : public RefCounted {
   HeldQueue held_;
   PendingGates pending_gates_;  // including dropped ones
   RecordPool records_;
-  uint64_t records_submitted_ = 0;
+  std::atomic<uint64_t> records_submitted_{0};  // written with |mutex_| held
   Ref<EventRecord> fence_;
   uint64_t fence_position_ = 0;
   MemoryFences memory_fences_;

@@ -152,7 +152,7 @@ keel_status keel_stream_synchronize(keel_stream stream, int64_t timeout_ns) {
   const auto usual = [&](const keel::epoch::EpochRecord&, keel_status*) {
     const Stream* found = Runtime::opened().stream_handles().peek(stream.id);
     return found != nullptr && timeout_ns >= KEEL_TIMEOUT_DEFAULT && found->is_known_quiet() &&
-           !OpenGroup::any();
+           found->are_records_over() && !OpenGroup::any();
   };
   return api_fast_path_call(usual, [&] { return synchronize_in_full(stream, timeout_ns); });
 }
