@@ -150,6 +150,10 @@ struct Communicator::Step {
   }
 };
 
+// The ends of a collective: a library's kernels run beside others, so they do not wait until the
+// compute units have finished a product.
+static constexpr Work kBeside = {EngineKind::kPeer};
+
 Status Communicator::enqueue_arrival(Stream& stream, const Step& step) {
   Injection before = step.injection;  // all faults except the corruption of the result
   before.corrupt = false;
@@ -158,7 +162,7 @@ Status Communicator::enqueue_arrival(Stream& stream, const Step& step) {
     before.stall = false;
   }
   return stream.launch_part(
-      {}, {},
+      kBeside, {},
       [=, endpoint = endpoint_, name = device_->name()](Access&) {
         if (step.injection.fail) {
           endpoint->report({Code::kFailed, fmt::format("{}: injected failure of {}", name,
@@ -193,7 +197,7 @@ Status Communicator::enqueue_result(Stream& stream, const Step& step) {
   Injection after;
   after.corrupt = step.injection.corrupt && step.result.size != 0;
   return stream.launch_part(
-      {}, step.result,
+      kBeside, step.result,
       [self = step.self, result = step.result, endpoint = endpoint_,
        outlives = traits_.streams_outlive_failures](Access& access) {
         if (endpoint->is_aborted()) return aborted(outlives);
