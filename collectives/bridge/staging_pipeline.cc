@@ -199,22 +199,27 @@ Status StagingPipeline::Way::await(uint64_t round, uint32_t count, WaitContext& 
   Window& window = windows_[round % count];
   if (window.done) KEEL_RETURN_IF_ERROR(wait_context.wait(window.done));
   if (window.begun) measure(window);
-  if (window.done && window.begun_at != std::chrono::steady_clock::time_point()) {
-    const auto elapsed = std::chrono::steady_clock::now() - window.begun_at;
-    add_rate(window.bytes, static_cast<uint64_t>(std::chrono::nanoseconds(elapsed).count()));
-  }
+  if (window.done && is_timed_by_host(window)) measure_by_host(window);
   window = {};
   return {};
 }
 
 void StagingPipeline::Way::finish_host_timing(uint64_t round, uint32_t count) {
   Window& window = windows_[round % count];
-  if (window.begun_at == std::chrono::steady_clock::time_point() || !window.done) return;
+  if (!is_timed_by_host(window) || !window.done) return;
   constexpr int64_t kMostNs = 50'000'000;
   (void)window.done->wait(Deadline::after(kMostNs));
+  measure_by_host(window);
+  window.begun_at = {};
+}
+
+bool StagingPipeline::Way::is_timed_by_host(const Window& window) {
+  return window.begun_at != std::chrono::steady_clock::time_point();
+}
+
+void StagingPipeline::Way::measure_by_host(const Window& window) {
   const auto elapsed = std::chrono::steady_clock::now() - window.begun_at;
   add_rate(window.bytes, static_cast<uint64_t>(std::chrono::nanoseconds(elapsed).count()));
-  window.begun_at = {};
 }
 
 void StagingPipeline::Way::measure(const Window& window) {

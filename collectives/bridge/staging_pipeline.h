@@ -117,6 +117,8 @@ class StagingPipeline {
       Ref<EventRecord> done;
       uint64_t bytes = 0;
     };
+    static bool is_timed_by_host(const Window& window);
+    void measure_by_host(const Window& window);
     void measure(const Window& window);
     void add_rate(uint64_t bytes, uint64_t elapsed_ns);
 

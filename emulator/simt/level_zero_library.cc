@@ -1,34 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // As library.cc, in place of the kernels' SPIR-V.
-#include <vector>
-
+#include "emulator/simt/families.h"
 #include "emulator/simt/library.h"
-#include "emulator/simt/machine.h"
 #include "kernels/gpu/level_zero/spirv_image.h"
 
 namespace keel::emulator::simt {
-namespace {
-
-Outcome run(const Kernel& kernel, const Grid& grid, const void* arguments, AddressSpace& memory,
-            std::string* out_error) {
-  return Machine(kernel, grid, arguments, memory).run(out_error);
-}
-
-std::vector<Library> find_families() {
-  std::vector<Library> families;
-  for (const keel::simt::SpirvImage& image : keel::simt::spirv_images()) {
-    families.push_back(
-        {image.family, image.bytes.data(), image.bytes.size(), Registration::find, run});
-  }
-  return families;
-}
-
-}  // namespace
 
 extern "C" __attribute__((visibility("default"))) const Libraries* keel_simt_libraries() {
-  static const std::vector<Library>& families = *new std::vector<Library>(find_families());
-  static const Libraries libraries = {sizeof(Library), families.size(), families.data()};
-  return &libraries;
+  return libraries_of(keel::simt::spirv_images(), run_on_machine);
 }
 
 }  // namespace keel::emulator::simt
