@@ -252,8 +252,8 @@ std::string lane_shares(const Rank& self) {
   return reversed.find(equal) == std::string::npos ? reversed : "";
 }
 
-// Of hosts "aabba" (ranks 0, 1, 4 and ranks 2, 3), two ranks of each send half of the data, and
-// rank 4 sends none.
+// Two ranks of each host of "aabba" (ranks 0, 1, 4 and ranks 2, 3) send half of the data, and rank
+// 4 sends none.
 std::string unequal_lanes(const Rank& self) {
   constexpr uint64_t kCount = 1 << 16;
   const uint64_t before = wire_sent(self.comm, "wire_bytes");

@@ -53,7 +53,7 @@ Tensor mask_of(const Tensor& mask) {
   if (!mask.defined()) return {};
   Tensor rows = mask;
   while (rows.dim() < 4) rows = rows.unsqueeze(0);
-  // What is expanded stays one row: a conversion would write it out.
+  // Expanded axes shrink to one row, which a conversion would otherwise write out in full.
   for (int64_t axis = 0; axis < 3; ++axis) {
     if (rows.stride(axis) == 0 && rows.size(axis) > 1) rows = rows.narrow(axis, 0, 1);
   }
