@@ -129,7 +129,6 @@ void WireHub::await_notice(FileDescriptor socket) {
   callbacks.on_message = [weak, number](ByteView message) {
     const auto self = weak.lock();
     if (!self) return;
-    self->drop_notice(number);
     Notice notice;
     OnNotice on_notice;
     {
@@ -137,6 +136,7 @@ void WireHub::await_notice(FileDescriptor socket) {
       on_notice = self->on_notice_;
     }
     if (on_notice && parse_notice(message, &notice).ok()) on_notice(notice);
+    self->drop_notice(number);  // last: close() waits for the callbacks of channels that it finds
   };
   const auto drop = [weak, number] {
     if (const auto self = weak.lock()) self->drop_notice(number);

@@ -109,7 +109,7 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
   OnRank on_rank_;  // while this rank serves
   OnNotice on_notice_;
   uint64_t next_notice_ = 1;
-  std::map<uint64_t, std::shared_ptr<TcpChannel>> notices_;  // whose notice has not come yet
+  std::map<uint64_t, std::shared_ptr<TcpChannel>> notices_;  // until their notice is handled
   std::map<uint64_t, Status> finished_;                      // by context; see finish()
 };
 
