@@ -93,7 +93,7 @@ Figure cross_copy(const std::string& name, Side& from, Side& to, const Setup& se
   Figure figure;
   figure.name = name;
   figure.about =
-      fmt::format("copy of 256 MiB ({}), against the slower of its two legs alone.", path.text);
+      fmt::format("copy of 256 MiB ({}), against the slower of its two steps alone.", path.text);
   figure.unit = Unit::kGigabytes;
   figure.timings = race(contenders, setup.race);
   figure.subject = "Keel";

@@ -228,7 +228,7 @@ CopyPath choose_copy_path(Device* destination, Device* source) {
     return path;
   }
   path.route = KEEL_ROUTE_STAGED;
-  path.legs = 2;
+  path.steps = 2;
   path.chunk_bytes = kChunkBytes;
   // Allocate the bounce buffers on the device that needs pinned memory.
   path.mover = reaches_host(*destination) ? source : destination;

@@ -16,7 +16,7 @@ namespace keel {
 // The route of a copy from one device to another. Devices live until shutdown; NULL is the host.
 struct CopyPath {
   keel_copy_route route = KEEL_ROUTE_LOCAL;
-  uint32_t legs = 1;
+  uint32_t steps = 1;
   uint64_t chunk_bytes = 0;
   // KEEL_ROUTE_ALIAS: the device that performs the copy. KEEL_ROUTE_STAGED: the device whose pinned
   // memory provides the bounce buffers.

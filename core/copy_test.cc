@@ -36,7 +36,7 @@ TEST_P(CopyTest, TakesTheRouteItReports) {
   auto path = KEEL_STRUCT_INIT(keel_copy_path, KEEL_STRUCT_COPY_PATH);
   ASSERT_KEEL_OK(keel_copy_path_get(to_, from_, &path));
   EXPECT_EQ(path.route, GetParam().route) << path.text;
-  EXPECT_EQ(path.legs, GetParam().route == KEEL_ROUTE_STAGED ? 2u : 1u);
+  EXPECT_EQ(path.steps, GetParam().route == KEEL_ROUTE_STAGED ? 2u : 1u);
   EXPECT_NE(path.text[0], '\0');
 }
 

@@ -429,7 +429,7 @@ keel_status keel_copy_path_get(keel_device destination_device, keel_device sourc
     }
     const keel::CopyPath path = keel::choose_copy_path(to, from);
     out_path->route = path.route;
-    out_path->legs = path.legs;
+    out_path->steps = path.steps;
     out_path->chunk_bytes = path.chunk_bytes;
     keel::kit::copy_text(out_path->text, path.describe(to, from).c_str());
     return {};

@@ -365,9 +365,10 @@ TEST(KeelHppOpCall, FractionIsNoIntegerAttribute) {
 }
 
 TEST(KeelHppOpCall, CustomOperatorsGetAttributesAsWritten) {
+  enum { kCount, kFactor };
   const keel::OpCall call(KEEL_OP_CUSTOM_BASE, {}, {}, {2, 2.0});
-  EXPECT_EQ(call.get().attributes[0].i, 2);
-  EXPECT_EQ(call.get().attributes[1].f, 2.0);
+  EXPECT_EQ(call.get().attributes[kCount].i, 2);
+  EXPECT_EQ(call.get().attributes[kFactor].f, 2.0);
 }
 
 TEST_F(KeelHpp, MatmulWithAndWithoutBias) {

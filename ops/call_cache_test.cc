@@ -35,8 +35,8 @@ class OpCallCache : public Dispatch {
     dlclose(library_);
   }
 
-  // out = 2 x + y.
-  Call axpy() { return Call(KEEL_OP_AXPY, {x_, y_}, {out_}, {real(2)}); }
+  // out = alpha x + y.
+  Call axpy(double alpha = 2) { return Call(KEEL_OP_AXPY, {x_, y_}, {out_}, {real(alpha)}); }
   std::vector<float> result() { return read(stream_, poor_, out_, 3); }
   // Runs |call| and expects |queries| queries to the plugin.
   void run(const Call& call, uint64_t queries) {
@@ -79,16 +79,15 @@ TEST_F(OpCallCache, ThePluginIsAskedOnce) {
 }
 
 TEST_F(OpCallCache, AnAttributeOrAShapeThatDiffersIsAskedForAndTaken) {
-  Call call = axpy();
+  const Call call = axpy();
   EXPECT_OK(keel_op_run(stream_, &call.call));
-  call.attributes[0] = real(-1);
-  run(call, 1);
+  run(axpy(-1), 1);
   EXPECT_EQ(result(), (std::vector<float>{9, 18, 27}));
-  for (keel_tensor* each : {&call.inputs[0], &call.inputs[1], &call.outputs[0]}) {
+  Call shorter = axpy(1);
+  for (keel_tensor* each : {&shorter.inputs[0], &shorter.inputs[1], &shorter.outputs[0]}) {
     each->shape[0] = 2;
   }
-  call.attributes[0] = real(1);
-  run(call, 1);
+  run(shorter, 1);
   EXPECT_EQ(result(), (std::vector<float>{11, 22, 27}));
 }
 

@@ -175,7 +175,7 @@ TEST_F(Dispatch, WorkBehindAGateKeepsItsCall) {
       // The caller's structs may change after the call.
       std::memset(static_cast<void*>(scale.inputs.data()), 0xff, sizeof(keel_tensor));
       std::memset(static_cast<void*>(add.inputs.data()), 0xff, 2 * sizeof(keel_tensor));
-      scale.attributes[0] = real(1000);
+      scale.attributes.front() = real(1000);
     }
     EXPECT_EQ(keel_stream_query(stream), KEEL_NOT_READY);
     ASSERT_OK(keel_gate_open(gate, KEEL_OK, nullptr));

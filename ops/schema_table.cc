@@ -768,6 +768,12 @@ constexpr AttributeSpec kAttentionAttributes[] = {
      "the factor of the scores, usually 1/sqrt(d)"},
     {"causal", AttributeKind::kInt, 0, 0, 1,
      "1: query i of a sequence sees its keys j <= i + len_k - len_q"},
+    {"p", AttributeKind::kFloat, 0, 0, 1 - 0x1p-53,
+     "the probability of dropping a weight"},
+    {"seed", AttributeKind::kInt, 0, -kInfinity, kInfinity,
+     "the key of Philox"},
+    {"offset", AttributeKind::kInt, 0, 0, 0x1p63,
+     "the counter of Philox at weight 0; a call uses heads * tokens_q * (tokens_k/4, rounded up) counters if p is not 0"},
 };
 constexpr DtypeCombination kAttentionDtypes[] = {
     {{KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32, KEEL_INT32, KEEL_INT32, KEEL_FLOAT32}, {KEEL_FLOAT32, KEEL_FLOAT32}, false, transcendental(kErrorFloat32)},
@@ -776,7 +782,7 @@ constexpr DtypeCombination kAttentionDtypes[] = {
 };
 constexpr Schema kAttention = {
     KEEL_OP_ATTENTION, "attention",
-    "out[i,h] = sum over the keys j visible to query i of softmax_j(s[i,j]) v[j,g], s[i,j] = scale * q[i,h] . k[j,g] + mask[n,h,i',j'], g = h / (heads / kv_heads); logsumexp[h,i] = log sum_j exp(s[i,j]). A query sees the keys of its sequence. A query without visible keys, or with all scores -infinity, gives out = 0 and logsumexp = -infinity; keys and values that a query does not see contribute nothing, even if NaN. Sequence n is the tokens from cu_seqlens[n] up to, not including, cu_seqlens[n+1]. Each entry counts as the maximum of the entries up to and including it, clamped to [0,tokens]: whatever the entries are, sequences are disjoint, in order and within the tensors. Tokens before the first sequence and after the last belong to no sequence. The caller passes both cu_seqlens or neither; without them all tokens form one sequence. An omitted mask counts as 0. i' and j' count from the first query and key of the sequence, and an extent of 1 in place of batch, heads or len_q serves all sequences, heads or queries. Without cu_seqlens len_q and len_k are tokens_q and tokens_k; with them they are any: a query beyond len_q sees no key, and no query sees a key beyond len_k. A mask of -infinity gives a visible key a weight of 0; NaN in its key or value remains NaN. The workspace grows with the number of tokens, not with tokens_q * tokens_k",
+    "out[i,h] = sum over the keys j visible to query i of softmax_j(s[i,j]) v[j,g], s[i,j] = scale * q[i,h] . k[j,g] + mask[n,h,i',j'], g = h / (heads / kv_heads); logsumexp[h,i] = log sum_j exp(s[i,j]). A query sees the keys of its sequence. A query without visible keys, or with all scores -infinity, gives out = 0 and logsumexp = -infinity; keys and values that a query does not see contribute nothing, even if NaN. Sequence n is the tokens from cu_seqlens[n] up to, not including, cu_seqlens[n+1]. Each entry counts as the maximum of the entries up to and including it, clamped to [0,tokens]: whatever the entries are, sequences are disjoint, in order and within the tensors. Tokens before the first sequence and after the last belong to no sequence. The caller passes both cu_seqlens or neither; without them all tokens form one sequence. An omitted mask counts as 0. i' and j' count from the first query and key of the sequence, and an extent of 1 in place of batch, heads or len_q serves all sequences, heads or queries. Without cu_seqlens len_q and len_k are tokens_q and tokens_k; with them they are any: a query beyond len_q sees no key, and no query sees a key beyond len_k. A mask of -infinity gives a visible key a weight of 0; NaN in its key or value remains NaN. If p is not 0, the weight softmax_j(s[i,j]) is multiplied by kept / (1 - p), and logsumexp is as without: kept is as in dropout_add for element (h * tokens_q + i) * n + j, where i and j count from the first token and n is tokens_k rounded up to a multiple of 4. The workspace grows with the number of tokens, not with tokens_q * tokens_k",
     kAttentionInputs, kAttentionOutputs, kAttentionAttributes, kAttentionDtypes, KEEL_FLOAT32,
     check_attention, 0};
 
@@ -803,6 +809,12 @@ constexpr AttributeSpec kAttentionBackwardAttributes[] = {
      "the factor of the scores, usually 1/sqrt(d)"},
     {"causal", AttributeKind::kInt, 0, 0, 1,
      "1: query i of a sequence sees its keys j <= i + len_k - len_q"},
+    {"p", AttributeKind::kFloat, 0, 0, 1 - 0x1p-53,
+     "the probability of dropping a weight"},
+    {"seed", AttributeKind::kInt, 0, -kInfinity, kInfinity,
+     "the key of Philox"},
+    {"offset", AttributeKind::kInt, 0, 0, 0x1p63,
+     "the counter of Philox at weight 0; a call uses heads * tokens_q * (tokens_k/4, rounded up) counters if p is not 0"},
 };
 constexpr DtypeCombination kAttentionBackwardDtypes[] = {
     {{KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32, KEEL_INT32, KEEL_INT32, KEEL_FLOAT32}, {KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32}, false, transcendental(kErrorFloat32)},
@@ -811,7 +823,7 @@ constexpr DtypeCombination kAttentionBackwardDtypes[] = {
 };
 constexpr Schema kAttentionBackward = {
     KEEL_OP_ATTENTION_BACKWARD, "attention_backward",
-    "the gradients of attention from the inputs and outputs of attention: p[i,j] = exp(s[i,j] - logsumexp[i]) with the scores s of attention, mask included, ds[i,j] = p[i,j] * (dout[i] . v[j] - dout[i] . out[i]), dq[i] = scale * sum_j ds[i,j] k[j], dk[j] = scale * sum_i ds[i,j] q[i], dv[j] = sum_i p[i,j] dout[i], where i runs over the queries, of all heads of a group, that see key j; the order of summation is fixed for the shapes and cu_seqlens. A query whose logsumexp is -infinity has dq = 0 and contributes nothing to dk and dv. cu_seqlens and mask are as in attention; mask gets no gradient",
+    "the gradients of attention from the inputs and outputs of attention: p[i,j] = exp(s[i,j] - logsumexp[i]) with the scores s of attention, mask included, ds[i,j] = p[i,j] * (m[i,j] dout[i] . v[j] - dout[i] . out[i]), dq[i] = scale * sum_j ds[i,j] k[j], dk[j] = scale * sum_i ds[i,j] q[i], dv[j] = sum_i m[i,j] p[i,j] dout[i], where m is attention's kept / (1 - p), with the same attributes, or 1, and i runs over the queries, of all heads of a group, that see key j; the order of summation is fixed for the shapes and cu_seqlens. A query whose logsumexp is -infinity has dq = 0 and contributes nothing to dk and dv. cu_seqlens and mask are as in attention; mask gets no gradient",
     kAttentionBackwardInputs, kAttentionBackwardOutputs, kAttentionBackwardAttributes, kAttentionBackwardDtypes, KEEL_FLOAT32,
     check_attention_backward, 0};
 

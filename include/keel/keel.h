@@ -413,7 +413,7 @@ enum {
 typedef struct keel_copy_path {
   keel_header header;
   keel_copy_route route;
-  uint32_t legs;        /* number of times each byte is copied */
+  uint32_t steps;       /* number of times each byte is copied */
   uint64_t chunk_bytes; /* 0: in one piece */
   char text[256];       /* "vulkan:0 -> memory pinned for cuda:0, 4 MiB x 3 -> cuda:0" */
 } keel_copy_path;

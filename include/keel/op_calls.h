@@ -388,8 +388,11 @@ static inline keel_status keel_op_cast_scaled(
  * 1 in place of batch, heads or len_q serves all sequences, heads or queries. Without cu_seqlens
  * len_q and len_k are tokens_q and tokens_k; with them they are any: a query beyond len_q sees no
  * key, and no query sees a key beyond len_k. A mask of -infinity gives a visible key a weight of 0;
- * NaN in its key or value remains NaN. The workspace grows with the number of tokens, not with
- * tokens_q * tokens_k. cu_seqlens_q and cu_seqlens_k and mask may be NULL. */
+ * NaN in its key or value remains NaN. If p is not 0, the weight softmax_j(s[i,j]) is multiplied by
+ * kept / (1 - p), and logsumexp is as without: kept is as in dropout_add for element (h * tokens_q
+ * + i) * n + j, where i and j count from the first token and n is tokens_k rounded up to a multiple
+ * of 4. The workspace grows with the number of tokens, not with tokens_q * tokens_k. cu_seqlens_q
+ * and cu_seqlens_k and mask may be NULL. */
 static inline keel_status keel_op_attention(keel_stream stream, const keel_tensor* q,
                                             const keel_tensor* k, const keel_tensor* v,
                                             const keel_tensor* cu_seqlens_q,
@@ -401,16 +404,17 @@ static inline keel_status keel_op_attention(keel_stream stream, const keel_tenso
   const keel_tensor* const inputs[] = {q, k, v, cu_seqlens_q, cu_seqlens_k, mask};
   const keel_tensor* const outputs[] = {out, logsumexp};
   return keel_op_run_named(stream, KEEL_OP_ATTENTION, inputs, 6, outputs, 2,
-                           attributes == NULL ? &defaults : attributes, 2);
+                           attributes == NULL ? &defaults : attributes, 5);
 }
 
 /* the gradients of attention from the inputs and outputs of attention: p[i,j] = exp(s[i,j] -
- * logsumexp[i]) with the scores s of attention, mask included, ds[i,j] = p[i,j] * (dout[i] . v[j] -
- * dout[i] . out[i]), dq[i] = scale * sum_j ds[i,j] k[j], dk[j] = scale * sum_i ds[i,j] q[i], dv[j]
- * = sum_i p[i,j] dout[i], where i runs over the queries, of all heads of a group, that see key j;
- * the order of summation is fixed for the shapes and cu_seqlens. A query whose logsumexp is
- * -infinity has dq = 0 and contributes nothing to dk and dv. cu_seqlens and mask are as in
- * attention; mask gets no gradient. cu_seqlens_q and cu_seqlens_k and mask may be NULL. */
+ * logsumexp[i]) with the scores s of attention, mask included, ds[i,j] = p[i,j] * (m[i,j] dout[i] .
+ * v[j] - dout[i] . out[i]), dq[i] = scale * sum_j ds[i,j] k[j], dk[j] = scale * sum_i ds[i,j] q[i],
+ * dv[j] = sum_i m[i,j] p[i,j] dout[i], where m is attention's kept / (1 - p), with the same
+ * attributes, or 1, and i runs over the queries, of all heads of a group, that see key j; the order
+ * of summation is fixed for the shapes and cu_seqlens. A query whose logsumexp is -infinity has dq
+ * = 0 and contributes nothing to dk and dv. cu_seqlens and mask are as in attention; mask gets no
+ * gradient. cu_seqlens_q and cu_seqlens_k and mask may be NULL. */
 static inline keel_status keel_op_attention_backward(
     keel_stream stream, const keel_tensor* q, const keel_tensor* k, const keel_tensor* v,
     const keel_tensor* out, const keel_tensor* dout, const keel_tensor* logsumexp,
@@ -422,7 +426,7 @@ static inline keel_status keel_op_attention_backward(
                                        mask};
   const keel_tensor* const outputs[] = {dq, dk, dv};
   return keel_op_run_named(stream, KEEL_OP_ATTENTION_BACKWARD, inputs, 9, outputs, 3,
-                           attributes == NULL ? &defaults : attributes, 2);
+                           attributes == NULL ? &defaults : attributes, 5);
 }
 
 /* merges the attention of the same queries to two disjoint sets of keys, a and b: logsumexp =

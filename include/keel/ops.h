@@ -463,16 +463,30 @@ typedef struct keel_op_attention_attributes {
   double scale;
   /* 1: query i of a sequence sees its keys j <= i + len_k - len_q */
   int64_t causal;
+  /* the probability of dropping a weight */
+  double p;
+  /* the key of Philox */
+  int64_t seed;
+  /* the counter of Philox at weight 0; a call uses heads * tokens_q * (tokens_k/4, rounded up)
+   * counters if p is not 0 */
+  int64_t offset;
 } keel_op_attention_attributes;
-#define KEEL_OP_ATTENTION_ATTRIBUTES {1.0, 0}
+#define KEEL_OP_ATTENTION_ATTRIBUTES {1.0, 0, 0.0, 0, 0}
 
 typedef struct keel_op_attention_backward_attributes {
   /* the factor of the scores, usually 1/sqrt(d) */
   double scale;
   /* 1: query i of a sequence sees its keys j <= i + len_k - len_q */
   int64_t causal;
+  /* the probability of dropping a weight */
+  double p;
+  /* the key of Philox */
+  int64_t seed;
+  /* the counter of Philox at weight 0; a call uses heads * tokens_q * (tokens_k/4, rounded up)
+   * counters if p is not 0 */
+  int64_t offset;
 } keel_op_attention_backward_attributes;
-#define KEEL_OP_ATTENTION_BACKWARD_ATTRIBUTES {1.0, 0}
+#define KEEL_OP_ATTENTION_BACKWARD_ATTRIBUTES {1.0, 0, 0.0, 0, 0}
 
 typedef struct keel_op_batched_matmul_attributes {
   /* 1: the matrices of a are stored transposed */
@@ -602,14 +616,15 @@ static inline uint32_t keel_op_float_attributes(keel_op_id op) {
     case KEEL_OP_SOFTMAX_BACKWARD:
     case KEEL_OP_DROPOUT_ADD:
     case KEEL_OP_DROPOUT_BACKWARD:
-    case KEEL_OP_ATTENTION:
-    case KEEL_OP_ATTENTION_BACKWARD:
     case KEEL_OP_CLIP:
     case KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD:
       return 0x1;
     case KEEL_OP_CLAMP:
     case KEEL_OP_CLAMP_BACKWARD:
       return 0x3;
+    case KEEL_OP_ATTENTION:
+    case KEEL_OP_ATTENTION_BACKWARD:
+      return 0x5;
     case KEEL_OP_PACKED_MATMUL:
       return 0x6;
     case KEEL_OP_MATMUL:

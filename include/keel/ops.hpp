@@ -645,8 +645,10 @@ inline void cast_scaled(const Stream& stream, const CastScaled& arguments) {
 // 1 in place of batch, heads or len_q serves all sequences, heads or queries. Without cu_seqlens
 // len_q and len_k are tokens_q and tokens_k; with them they are any: a query beyond len_q sees no
 // key, and no query sees a key beyond len_k. A mask of -infinity gives a visible key a weight of 0;
-// NaN in its key or value remains NaN. The workspace grows with the number of tokens, not with
-// tokens_q * tokens_k.
+// NaN in its key or value remains NaN. If p is not 0, the weight softmax_j(s[i,j]) is multiplied by
+// kept / (1 - p), and logsumexp is as without: kept is as in dropout_add for element (h * tokens_q
+// + i) * n + j, where i and j count from the first token and n is tokens_k rounded up to a multiple
+// of 4. The workspace grows with the number of tokens, not with tokens_q * tokens_k.
 struct Attention {
   static constexpr keel_op_id kOp = KEEL_OP_ATTENTION;
   Operand q;
@@ -659,22 +661,26 @@ struct Attention {
   Operand logsumexp;
   double scale = 1.0;
   bool causal = false;
+  double p = 0.0;
+  int64_t seed = 0;
+  int64_t offset = 0;
 
   std::array<Operand, 6> inputs() const { return {{q, k, v, cu_seqlens_q, cu_seqlens_k, mask}}; }
   std::array<Operand, 2> outputs() const { return {{out, logsumexp}}; }
-  keel_op_attention_attributes attributes() const { return {scale, causal}; }
+  keel_op_attention_attributes attributes() const { return {scale, causal, p, seed, offset}; }
 };
 inline void attention(const Stream& stream, const Attention& arguments) {
   OpCall(arguments).run(stream);
 }
 
 // the gradients of attention from the inputs and outputs of attention: p[i,j] = exp(s[i,j] -
-// logsumexp[i]) with the scores s of attention, mask included, ds[i,j] = p[i,j] * (dout[i] . v[j] -
-// dout[i] . out[i]), dq[i] = scale * sum_j ds[i,j] k[j], dk[j] = scale * sum_i ds[i,j] q[i], dv[j]
-// = sum_i p[i,j] dout[i], where i runs over the queries, of all heads of a group, that see key j;
-// the order of summation is fixed for the shapes and cu_seqlens. A query whose logsumexp is
-// -infinity has dq = 0 and contributes nothing to dk and dv. cu_seqlens and mask are as in
-// attention; mask gets no gradient.
+// logsumexp[i]) with the scores s of attention, mask included, ds[i,j] = p[i,j] * (m[i,j] dout[i] .
+// v[j] - dout[i] . out[i]), dq[i] = scale * sum_j ds[i,j] k[j], dk[j] = scale * sum_i ds[i,j] q[i],
+// dv[j] = sum_i m[i,j] p[i,j] dout[i], where m is attention's kept / (1 - p), with the same
+// attributes, or 1, and i runs over the queries, of all heads of a group, that see key j; the order
+// of summation is fixed for the shapes and cu_seqlens. A query whose logsumexp is -infinity has dq
+// = 0 and contributes nothing to dk and dv. cu_seqlens and mask are as in attention; mask gets no
+// gradient.
 struct AttentionBackward {
   static constexpr keel_op_id kOp = KEEL_OP_ATTENTION_BACKWARD;
   Operand q;
@@ -691,12 +697,17 @@ struct AttentionBackward {
   Operand dv;
   double scale = 1.0;
   bool causal = false;
+  double p = 0.0;
+  int64_t seed = 0;
+  int64_t offset = 0;
 
   std::array<Operand, 9> inputs() const {
     return {{q, k, v, out, dout, logsumexp, cu_seqlens_q, cu_seqlens_k, mask}};
   }
   std::array<Operand, 3> outputs() const { return {{dq, dk, dv}}; }
-  keel_op_attention_backward_attributes attributes() const { return {scale, causal}; }
+  keel_op_attention_backward_attributes attributes() const {
+    return {scale, causal, p, seed, offset};
+  }
 };
 inline void attention_backward(const Stream& stream, const AttentionBackward& arguments) {
   OpCall(arguments).run(stream);

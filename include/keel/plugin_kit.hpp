@@ -157,7 +157,9 @@ constexpr const char* dtype_name(keel_dtype dtype) {
 // The dtype in which a call of elementwise or reduce computes: KEEL_FLOAT64, KEEL_INT64 or
 // KEEL_FLOAT32 (docs/operators.md).
 inline keel_dtype compute_dtype(const keel_op_call& call) {
-  const int64_t function = call.attributes[0].i;
+  const int64_t function = call.op == KEEL_OP_REDUCE
+                               ? attributes<keel_op_reduce_attributes>(call).function
+                               : attributes<keel_op_elementwise_attributes>(call).function;
   const auto within = [function](int64_t first, int64_t last) {
     return function >= first && function <= last;
   };

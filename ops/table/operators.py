@@ -43,6 +43,11 @@ DROPOUT = [
 ATTENTION = [
     number("scale", 1, ANY, "the factor of the scores, usually 1/sqrt(d)"),
     boolean("causal", "1: query i of a sequence sees its keys j <= i + len_k - len_q"),
+    number("p", 0, (0, BELOW_ONE), "the probability of dropping a weight"),
+    integer("seed", 0, ANY, "the key of Philox"),
+    integer("offset", 0, (0, 2**63),
+            "the counter of Philox at weight 0; a call uses heads * tokens_q * (tokens_k/4, "
+            "rounded up) counters if p is not 0"),
 ]
 
 # ---- operators
@@ -514,7 +519,10 @@ operator(
     "or len_q serves all sequences, heads or queries. Without cu_seqlens len_q and len_k are "
     "tokens_q and tokens_k; with them they are any: a query beyond len_q sees no key, and no "
     "query sees a key beyond len_k. A mask of -infinity gives a visible key a weight of 0; NaN "
-    "in its key or value remains NaN. The workspace grows with the number of tokens, not with "
+    "in its key or value remains NaN. If p is not 0, the weight softmax_j(s[i,j]) is multiplied "
+    "by kept / (1 - p), and logsumexp is as without: kept is as in dropout_add for element "
+    "(h * tokens_q + i) * n + j, where i and j count from the first token and n is tokens_k "
+    "rounded up to a multiple of 4. The workspace grows with the number of tokens, not with "
     "tokens_q * tokens_k",
     inputs=[
         tensor("q", "[tokens_q,heads,d], 1 <= d <= 256"),
@@ -533,12 +541,13 @@ operator(
 operator(
     "attention_backward", 31,
     "the gradients of attention from the inputs and outputs of attention: p[i,j] = exp(s[i,j] - "
-    "logsumexp[i]) with the scores s of attention, mask included, ds[i,j] = p[i,j] * (dout[i] . "
-    "v[j] - dout[i] . out[i]), dq[i] = scale * sum_j ds[i,j] k[j], dk[j] = scale * sum_i ds[i,j] "
-    "q[i], dv[j] = sum_i p[i,j] dout[i], where i runs over the queries, of all heads of a group, "
-    "that see key j; the order of summation is fixed for the shapes and cu_seqlens. A query "
-    "whose logsumexp is -infinity has dq = 0 and contributes nothing to dk and dv. cu_seqlens "
-    "and mask are as in attention; mask gets no gradient",
+    "logsumexp[i]) with the scores s of attention, mask included, ds[i,j] = p[i,j] * (m[i,j] "
+    "dout[i] . v[j] - dout[i] . out[i]), dq[i] = scale * sum_j ds[i,j] k[j], dk[j] = scale * "
+    "sum_i ds[i,j] q[i], dv[j] = sum_i m[i,j] p[i,j] dout[i], where m is attention's kept / "
+    "(1 - p), with the same attributes, or 1, and i runs over the queries, of all heads of a "
+    "group, that see key j; the order of summation is fixed for the shapes and cu_seqlens. A "
+    "query whose logsumexp is -infinity has dq = 0 and contributes nothing to dk and dv. "
+    "cu_seqlens and mask are as in attention; mask gets no gradient",
     inputs=[
         tensor("q", "[tokens_q,heads,d], 1 <= d <= 256"),
         tensor("k", "[tokens_k,kv_heads,d]"),
