@@ -26,9 +26,7 @@ endif()
 
 find_program(KEEL_CCACHE ccache)
 if(KEEL_CCACHE)
-  # ccache keeps results of precompiled headers only where it is told that macros behind them and
-  # the time of their files do not matter; it looks at their contents all the same.
-  set(launcher env CCACHE_SLOPPINESS=pch_defines,time_macros "${KEEL_CCACHE}")
+  set(launcher "${CMAKE_CURRENT_LIST_DIR}/ccache.sh" "${KEEL_CCACHE}")
   set(CMAKE_C_COMPILER_LAUNCHER "${launcher}")
   set(CMAKE_CXX_COMPILER_LAUNCHER "${launcher}")
 endif()
