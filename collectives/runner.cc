@@ -126,7 +126,7 @@ Status Runner::run_messages(const Request& request, const Status& ready,
   if (status.ok() && !context_.team().is_local() && context_.segment().failed()) {
     status = context_.segment().failure_status();
   }
-  // A peer has refused the message, or the two calls do not match.
+  // Two statuses end this operation alone: a peer refused the message, or the two calls differ.
   const bool is_over =
       status.ok() ||
       ((status.code() == KEEL_INVALID_ARGUMENT || status.code() == KEEL_RANK_FAILED) &&

@@ -2,6 +2,9 @@
 // When the allocator reuses freed memory, on devices that execute no work while paused.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
 #include <map>
 #include <optional>
 #include <string>
@@ -323,6 +326,23 @@ TEST_P(AllocatorTest, WaitsForWorkThatWillGiveMemoryBack) {
   });
   EXPECT_KEEL_OK(keel_alloc(device_, KEEL_MEMORY_DEVICE, 3 * kMiB, &memory));
   device.join();
+}
+
+TEST_P(AllocatorTest, DoesNotWaitInAHostCallback) {
+  use(load_with_memory(kLarge / kMiB));
+  const FakePause pause;
+  ASSERT_KEEL_OK(keel_free_on_stream(first_, used_by(first_, kLarge)));
+  std::promise<keel_status> allocated;
+  std::function<void()> allocate = [&] {
+    void* memory = nullptr;
+    allocated.set_value(keel_alloc(device_, KEEL_MEMORY_DEVICE, 3 * kMiB, &memory));
+  };
+  ASSERT_KEEL_OK(keel_stream_on_done(
+      second_, [](void* user, keel_status) { (*static_cast<std::function<void()>*>(user))(); },
+      &allocate));
+  std::future<keel_status> status = allocated.get_future();
+  ASSERT_EQ(status.wait_for(std::chrono::nanoseconds(kTestTimeout)), std::future_status::ready);
+  EXPECT_EQ(status.get(), KEEL_OUT_OF_MEMORY);
 }
 
 TEST_P(AllocatorTest, DoesNotWaitForAClosedGate) {

@@ -28,7 +28,7 @@ Status plugin_status(keel_status code, const std::string& who, const char* call)
 Status Backend::load(const keel_plugin* plugin, const keel_instance_settings* settings,
                      uint32_t fork_memory) {
   plugin_ = validation::enabled() ? validation::checked_plugin(plugin, name_) : plugin;
-  // Of this version's size: a caller's longer struct has members that the plugin cannot know.
+  // The struct has this version's size: a caller's longer one has members unknown to the plugin.
   keel_instance_settings given = {
       {sizeof(given), KEEL_STRUCT_INSTANCE_SETTINGS, nullptr}, 0, 0, nullptr, nullptr};
   keel_fork_settings fork_settings = {

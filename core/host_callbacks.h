@@ -41,6 +41,8 @@ class HostCallbacks {
   // For C functions that wait: KEEL_FAILED_PRECONDITION in a callback, naming the function. One
   // callback that waits would delay all later callbacks, and the awaited work may depend on them.
   static Status check_wait() { return t_is_calling ? refuse_wait() : Status(); }
+  // Whether the calling thread runs a callback.
+  static bool is_calling() { return t_is_calling; }
 
  private:
   struct Callback {

@@ -19,7 +19,7 @@ std::atomic<uint64_t> g_states{0};
 // registrations are in the remembered state.
 thread_local constinit RangeLookupCache t_remembered;
 
-// The first range of |ranges| that ends after |begin|.
+// Returns the first range of |ranges| that ends after |begin|.
 template <typename Ranges>
 auto first_after(Ranges& ranges, uintptr_t begin) {
   auto range = ranges.upper_bound(begin);

@@ -22,7 +22,7 @@ class NamedSettings {
 
   // Empty: the plugin's name.
   const std::string& name() const { return name_; }
-  // What the plugin is given; NULL if there were none.
+  // Returns the settings for the plugin; NULL if there were none.
   const keel_instance_settings* rest() const { return given_ == nullptr ? nullptr : &rest_; }
 
  private:

@@ -8,6 +8,7 @@
 
 #include "core/device.h"
 #include "core/epoch.h"
+#include "core/host_callbacks.h"
 #include "core/log.h"
 #include "core/observer.h"
 #include "core/passthrough_allocator.h"
@@ -370,7 +371,8 @@ Status Memory::make_room(const Request& request, void** out_pointer) {
   trim();
   Status status = allocate_native(request, request.block, out_pointer);
   if (status.code() != KEEL_OUT_OF_MEMORY) return status;
-  wait_for_cached();
+  // A callback that waits would delay all later ones, and the awaited work may depend on them.
+  if (!HostCallbacks::is_calling()) wait_for_cached();
   if (insiders::are_cut_off()) return insiders::cut_off();
   {
     WakeAtEnd wake;

@@ -161,8 +161,11 @@ def main(arguments):
     for argument in map(pathlib.Path, arguments):
         if argument.is_dir():
             apply_to_folder(argument, pairs)
-        else:
+        elif "diff --git" in argument.read_text(errors="replace"):
             apply_to_patch(argument, pairs)
+        else:
+            print(f"{argument}: neither a folder nor a patch of git's", file=sys.stderr)
+            return 2
     return 0
 
 

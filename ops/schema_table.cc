@@ -1148,7 +1148,7 @@ constexpr OutputSpec kReduceOutputs[] = {
 };
 constexpr AttributeSpec kReduceAttributes[] = {
     {"function", AttributeKind::kInt, 0, 0, 13,
-     "argmax and argmin give the row-major index among the reduced axes; any and all 0 or 1; norm sqrt(sum x^2); abs_sum sum |x|; abs_max max |x|. Of no elements: sum 0, prod 1, any 0, all 1, mean NaN, norms 0, log_sum_exp -infinity; max, min, argmax and argmin are refused"},
+     "argmax and argmin give the row-major index among the reduced axes; any and all 0 or 1; norm sqrt(sum x^2); abs_sum sum |x|; abs_max max |x|. For no elements: sum 0, prod 1, any 0, all 1, mean NaN, norms 0, log_sum_exp -infinity; max, min, argmax and argmin are refused"},
 };
 constexpr DtypeCombination kReduceDtypes[] = {
     {{KEEL_FLOAT32}, {KEEL_FLOAT32}, false, long_sum(kErrorFloat32)},

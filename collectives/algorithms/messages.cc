@@ -310,8 +310,8 @@ Status PointToPointTransfers::advance(Moving& moving, WaitContext& wait_context)
                         : advance_receive(moving, slot, wait_context);
 }
 
-// Aborts if the rank and its peers wait in a cycle. Delayed unless all ranks are in an operation:
-// more ranks may still come, and show which rank is odd.
+// Aborts if the rank and its peers wait in a cycle. While some rank is in no operation, the caller
+// waits for up to a second first: that rank may still call, and show which rank is odd.
 void PointToPointTransfers::end_deadlock(Look* look) {
   if (look->next && !look->next->passed()) return;
   look->next = Deadline::after(WaitContext::kSliceNs);

@@ -48,7 +48,7 @@ struct HostTable {
   uint64_t epoch = 0;  // of this table; a rank with another epoch is fenced out
   std::vector<HostRank> ranks;
 
-  // KEEL_INVALID_ARGUMENT, naming two ranks, unless all ranks have chosen the same wire.
+  // Returns KEEL_INVALID_ARGUMENT, naming two ranks, unless all ranks have chosen the same wire.
   Status check_wires() const;
   // Hosts in the order of their lowest ranks, and the ranks of each in ascending order.
   std::vector<std::vector<uint32_t>> hosts() const;

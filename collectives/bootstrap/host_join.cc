@@ -6,10 +6,10 @@
 
 #include "collectives/bootstrap/handshake.h"
 #include "collectives/bootstrap/host_bootstrap.h"
-#include "collectives/bootstrap/host_link.h"
 #include "collectives/bootstrap/host_secret.h"
 #include "collectives/bootstrap/shared_table.h"
 #include "collectives/bootstrap/tcp_dialog.h"
+#include "collectives/bootstrap/tcp_host_session.h"
 #include "collectives/bootstrap/tcp_id.h"
 #include "collectives/bootstrap/tcp_socket.h"
 #include "collectives/transports/wire_choice.h"
@@ -63,8 +63,8 @@ class Joining {
     ProcessToken server;
     KEEL_RETURN_IF_ERROR(meet(&table, &server).with_prefix(who()));
     hub_->set_table(table);
-    return HostLink::open(dialog_.take(), std::move(hub_), std::move(table), server, rank(),
-                          out_session);
+    return TcpHostSession::open(dialog_.take(), std::move(hub_), std::move(table), server, rank(),
+                                out_session);
   }
 
  private:

@@ -18,8 +18,8 @@
 namespace keel {
 
 // Answers the handshake of each process that connects. A process that does not finish it within
-// kHandshakeNs, sends more than kMaxStrangerBytes in a message or something else is closed. Of more
-// than |most| unfinished handshakes the oldest is closed: a flood takes neither all
+// kHandshakeNs, sends more than kMaxStrangerBytes in a message or something else is closed. Beyond
+// |most| unfinished handshakes the listener closes the oldest: a flood takes neither all
 // descriptors nor the place of a peer whose handshake takes a few round trips. Thread-safe.
 class HostListener : public std::enable_shared_from_this<HostListener> {
  public:

@@ -5,8 +5,8 @@
 #include <thread>
 #include <utility>
 
-#include "collectives/bootstrap/host_link.h"
 #include "collectives/bootstrap/host_server.h"
+#include "collectives/bootstrap/tcp_host_session.h"
 #include "core/insiders.h"
 
 namespace keel {
@@ -32,8 +32,8 @@ Status pause_until(const Deadline& deadline, const HostRank& rank) {
 
 }  // namespace
 
-Status HostLink::regroup(const RegroupRequest& request, const Deadline& deadline,
-                         RegroupPlace* out_place) {
+Status TcpHostSession::regroup(const RegroupRequest& request, const Deadline& deadline,
+                               RegroupPlace* out_place) {
   std::lock_guard turn(regroup_mutex_);
   RegroupAsk question;
   question.context = request.context;
@@ -65,7 +65,8 @@ Status HostLink::regroup(const RegroupRequest& request, const Deadline& deadline
   }
 }
 
-Status HostLink::ask(const RegroupRequest& request, RegroupAsk ask, const Deadline& deadline) {
+Status TcpHostSession::ask(const RegroupRequest& request, RegroupAsk ask,
+                           const Deadline& deadline) {
   std::unique_lock lock(mutex_);
   const auto is_answered = [this] { return regroup_ || !regroup_failure_.ok() || !has_server_; };
   regroup_.reset();
@@ -100,8 +101,8 @@ Status HostLink::ask(const RegroupRequest& request, RegroupAsk ask, const Deadli
 
 // Which rank is the lowest is judged by the kernel of each rank's host alone: all ranks then find
 // the same one, without an agreement.
-Status HostLink::find_server(const RegroupRequest& request, const std::vector<uint32_t>& members,
-                             const Deadline& deadline) {
+Status TcpHostSession::find_server(const RegroupRequest& request,
+                                   const std::vector<uint32_t>& members, const Deadline& deadline) {
   for (const uint32_t member : members) {
     if (member == rank_ && !serves_) {
       const auto server = HostServer::succeed(hub_->secret(), table_, hub_->address(), rank_);
@@ -137,7 +138,7 @@ Status HostLink::find_server(const RegroupRequest& request, const std::vector<ui
   return {KEEL_UNAVAILABLE, "no rank that is left can be reached"};
 }
 
-Status HostLink::open_successor(FileDescriptor socket) {
+Status TcpHostSession::open_successor(FileDescriptor socket) {
   TcpChannel::Callbacks callbacks;
   callbacks.on_message = [this](ByteView message) { on_message(message); };
   callbacks.on_end = [this](const Status&) {
@@ -168,8 +169,8 @@ Status HostLink::open_successor(FileDescriptor socket) {
   return opened;
 }
 
-Status HostLink::probe(const RegroupRequest& request, const std::vector<uint32_t>& members,
-                       const Deadline& deadline) {
+Status TcpHostSession::probe(const RegroupRequest& request, const std::vector<uint32_t>& members,
+                             const Deadline& deadline) {
   for (const uint32_t member : members) {
     {
       std::lock_guard lock(mutex_);
@@ -188,7 +189,7 @@ Status HostLink::probe(const RegroupRequest& request, const std::vector<uint32_t
   return {};
 }
 
-Status HostLink::probe_successor(const RegroupRequest& request, const Deadline& deadline) {
+Status TcpHostSession::probe_successor(const RegroupRequest& request, const Deadline& deadline) {
   uint32_t member = 0;
   {
     std::lock_guard lock(mutex_);
@@ -200,8 +201,9 @@ Status HostLink::probe_successor(const RegroupRequest& request, const Deadline& 
 
 // A rank whose port is open in this job takes part here: the server has left it out since it is
 // absent or cut off. A rank that is still joining becomes one or the other.
-Status HostLink::check_left_out(const RegroupRequest& request, const std::vector<uint32_t>& members,
-                                const Deadline& deadline) {
+Status TcpHostSession::check_left_out(const RegroupRequest& request,
+                                      const std::vector<uint32_t>& members,
+                                      const Deadline& deadline) {
   if (!request.confirm_end) return {};
   std::set<uint32_t> left;
   {
@@ -223,7 +225,7 @@ Status HostLink::check_left_out(const RegroupRequest& request, const std::vector
   return {};
 }
 
-Status HostLink::find_present(uint32_t rank, uint64_t context, const Deadline& deadline) {
+Status TcpHostSession::find_present(uint32_t rank, uint64_t context, const Deadline& deadline) {
   while (true) {
     auto presence = WireHub::Presence::kUnknown;
     KEEL_RETURN_IF_ERROR(hub_->ask_presence(rank, context, deadline, &presence));
@@ -235,7 +237,7 @@ Status HostLink::find_present(uint32_t rank, uint64_t context, const Deadline& d
   }
 }
 
-void HostLink::finish(uint64_t context, const Status& refusal) {
+void TcpHostSession::finish(uint64_t context, const Status& refusal) {
   hub_->finish(context, refusal);
 }
 

@@ -24,7 +24,7 @@ namespace keel {
 //   aggregated  h messages: the ranks of a host hand the blocks for remote rank i of a host to
 //               local rank i modulo g, the carrier, which sends the blocks in one message
 //
-// Aggregation saves messages and connections, and copies each block twice more. Of an all_to_all_v,
+// Aggregation saves messages and connections, and copies each block twice more. In an all_to_all_v,
 // whose blocks differ in size, `aggregated` carries the short blocks and sends the long ones as
 // `direct` does. For one thread.
 class HostAllToAll {

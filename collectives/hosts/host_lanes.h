@@ -16,9 +16,9 @@
 namespace keel {
 
 // Local rank i of every host forms lane i. A lane carries its share of the data between hosts, so
-// each byte crosses once, and all ranks of a host share the load. Of hosts with different numbers
-// of ranks, the smallest one decides how many lanes there are; ranks beyond have an empty share,
-// and take part inside their host alone. For one thread.
+// each byte crosses once, and all ranks of a host share the load. Where hosts have more and
+// fewer ranks, the smallest host decides how many lanes there are; ranks beyond have an empty
+// share, and take part inside their host alone. For one thread.
 class HostLanes {
  public:
   // |inner|: the runner of the host's ranks; |selection|: their algorithms.

@@ -54,7 +54,7 @@ class HostShrink {
   // The job that join() joined, and the number of each of its ranks in the failed communicator.
   const std::shared_ptr<HostJob>& job() const { return levels_.back().job; }
   const std::vector<uint32_t>& old_ranks() const { return levels_.back().old_ranks; }
-  // The group of job() is final: leaves all levels but this one, which the caller holds.
+  // Call when the group of job() is final: leaves all levels but the one that the caller holds.
   void finish();
   bool is_finished() const { return is_finished_; }
   // This rank in the failed communicator's job.

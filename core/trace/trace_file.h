@@ -21,7 +21,7 @@ class TraceFile {
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
 
-  // Replaces the content of a regular file, or writes to a character device; writes nothing yet.
+  // Opens |path|: empties a regular file, or opens a character device; writes nothing yet.
   // KEEL_PERMISSION_DENIED for a symbolic link, another user's file and a file with a second name
   // (files/output_file.h). KEEL_ALREADY_EXISTS while another process writes a trace there.
   Status open(const std::string& path);

@@ -83,7 +83,7 @@ inline DLDataType dlpack_dtype(keel_dtype dtype) {
       return {10, 8, 1};
     case KEEL_FLOAT8_E5M2:
       return {12, 8, 1};
-    // Of collectives and copies alone; by number, as above.
+    // Types that only collectives and copies take; by number, as above.
     case KEEL_BOOL:
       return {6, 8, 1};
     case KEEL_COMPLEX64:

@@ -220,9 +220,9 @@ KEEL_API keel_status keel_device_synchronize(keel_device device, int64_t timeout
 
 /* Allocates |size| bytes, aligned to the device's alignment (>= 64); not zeroed. |size| 0 succeeds
  * with NULL, which every free takes and every operation on 0 bytes. The memory comes from a pool
- * that keeps freed blocks; before KEEL_OUT_OF_MEMORY Keel has returned the pool to the device and
- * tried again. Pinned memory is host memory: the host may dereference it, device memory never.
- * Analogue: cudaMalloc, cudaMallocHost. */
+ * that keeps freed blocks; before KEEL_OUT_OF_MEMORY Keel returns the pool to the device, and waits
+ * for work on freed blocks up to the default deadline, but not in a host callback. Pinned memory is
+ * host memory, which the host may dereference. Analogue: cudaMalloc, cudaMallocHost. */
 KEEL_API keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint64_t size,
                                 void** out_pointer);
 /* Frees |pointer|, as keel_alloc returned it; NULL does nothing. Does not wait: Keel reuses the
@@ -272,8 +272,8 @@ KEEL_API keel_status keel_memory_snapshot(keel_device device, char* out_text,
  * KEEL_FAILED_PRECONDITION and names the operation and the rank; other work is not checked. |size|
  * 0 registers nothing, and leaves nothing to unregister; |pointer| may then be NULL. Ranges may
  * nest, overlap, repeat and adjoin: the memory stays pinned while any registration covers it, and
- * one buffer may lie across adjacent ranges. Of several registrations that begin at |pointer|,
- * keel_host_unregister takes back the latest; KEEL_INVALID_ARGUMENT if none does. The pages of the
+ * one buffer may lie across adjacent ranges. keel_host_unregister takes back the latest
+ * registration that begins at |pointer|; KEEL_INVALID_ARGUMENT if none does. The pages of the
  * memory stay as they are; with the setting register_huge_pages (KEEL_CPU_REGISTER_HUGE_PAGES=1) of
  * the CPU's plugin, whole 2 MiB pieces of the range become huge pages, up to 1 GiB a call, unless
  * the memory is advised otherwise (MADV_NOHUGEPAGE). */
@@ -673,7 +673,7 @@ enum { KEEL_BAND = 16, KEEL_BOR = 17, KEEL_BXOR = 18 };
 
 /* ---- collectives --------------------------------------------------------
  * Each rank calls once, in the same order on every rank, on a stream of its own device; one thread
- * may drive all ranks: no call waits for another rank to call. An operation is done for a rank when
+ * may drive all ranks: no call depends on another rank's. An operation is done for a rank when
  * the rank's stream is done. Counts and offsets are elements of |dtype|; arrays have an entry a
  * rank and are copied. A NULL array of offsets: one piece after the other. In place as in NCCL
  * (send == receive; all_gather and gather: send == receive + rank * count; reduce_scatter and

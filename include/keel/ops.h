@@ -583,7 +583,7 @@ typedef struct keel_op_elementwise_attributes {
 
 typedef struct keel_op_reduce_attributes {
   /* argmax and argmin give the row-major index among the reduced axes; any and all 0 or 1; norm
-   * sqrt(sum x^2); abs_sum sum |x|; abs_max max |x|. Of no elements: sum 0, prod 1, any 0, all 1,
+   * sqrt(sum x^2); abs_sum sum |x|; abs_max max |x|. For no elements: sum 0, prod 1, any 0, all 1,
    * mean NaN, norms 0, log_sum_exp -infinity; max, min, argmax and argmin are refused */
   int64_t function;
 } keel_op_reduce_attributes;

@@ -55,8 +55,8 @@ UcxWires::~UcxWires() {
     // Messages that were never received go back to UCX.
     each->end(Status(KEEL_ABORTED, "the communicator is destroyed"));
   }
-  // What UCX has not read when its sockets close would reset them, and lose what this rank has
-  // sent last.
+  // Data that UCX has not read when its sockets close resets the connections, and loses what this
+  // rank has sent last.
   for (int i = 0; !is_forced && i < 100 && shared_.worker.progress(); ++i) continue;
   for (const auto& each : peers_) {
     if (each) each->close(is_forced);

@@ -180,7 +180,7 @@ aclnnStatus aclnnGeluBackwardV2GetWorkspaceSize(const aclTensor* gradOutput, con
 }
 KEEL_SECOND_PHASE(GeluBackwardV2)
 
-// Only the last axis is emulated. Of the three tensors only x may have gaps.
+// Only the last axis is emulated. Only x, of the three tensors, may have gaps.
 aclnnStatus aclnnSwiGluGradGetWorkspaceSize(const aclTensor* yGrad, const aclTensor* x, int64_t dim,
                                             const aclTensor* out, uint64_t* workspaceSize,
                                             aclOpExecutor** executor) {

@@ -26,7 +26,7 @@ int xpu_stream_create(void** pstream) {
   });
 }
 
-// Cancels work that has not run. Works on a lost device.
+// Cancels work that has not run. Succeeds on a lost device too.
 int xpu_stream_destroy(void* stream) {
   return answer("xpu_stream_destroy", [&](Runtime&) -> int {
     (void)Handles<StreamHandle>::get().find("xpu_stream_destroy", stream);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collectives/bootstrap/host_link.h"
+#include "collectives/bootstrap/tcp_host_session.h"
 
 #include <algorithm>
 #include <utility>
@@ -32,19 +32,19 @@ constexpr int64_t kLeaveNs = 1'000'000'000;
 
 }  // namespace
 
-HostLink::HostLink(std::shared_ptr<WireHub> hub, std::shared_ptr<const HostTable> table,
-                   const ProcessToken& server, uint32_t rank)
+TcpHostSession::TcpHostSession(std::shared_ptr<WireHub> hub, std::shared_ptr<const HostTable> table,
+                               const ProcessToken& server, uint32_t rank)
     : hub_(std::move(hub)),
       shared_table_(std::move(table)),
       table_(*shared_table_),
       server_(server),
       rank_(rank) {}
 
-Status HostLink::open(FileDescriptor socket, std::shared_ptr<WireHub> hub,
-                      std::shared_ptr<const HostTable> table, const ProcessToken& server,
-                      uint32_t rank, std::unique_ptr<HostSession>* out_session) {
-  auto link = std::make_unique<HostLink>(std::move(hub), std::move(table), server, rank);
-  HostLink* const self = link.get();  // the destructor closes the channel first
+Status TcpHostSession::open(FileDescriptor socket, std::shared_ptr<WireHub> hub,
+                            std::shared_ptr<const HostTable> table, const ProcessToken& server,
+                            uint32_t rank, std::unique_ptr<HostSession>* out_session) {
+  auto link = std::make_unique<TcpHostSession>(std::move(hub), std::move(table), server, rank);
+  TcpHostSession* const self = link.get();  // the destructor closes the channel first
   TcpChannel::Callbacks callbacks;
   callbacks.on_message = [self](ByteView message) { self->on_message(message); };
   callbacks.on_end = [self](const Status& why) { self->on_end(why); };
@@ -63,7 +63,7 @@ Status HostLink::open(FileDescriptor socket, std::shared_ptr<WireHub> hub,
   return {};
 }
 
-HostLink::~HostLink() {
+TcpHostSession::~TcpHostSession() {
   leave();
   if (channel_) channel_->close();
   if (successor_) successor_->close();
@@ -74,12 +74,12 @@ HostLink::~HostLink() {
   hub_->close();
 }
 
-Status HostLink::open_wires(uint64_t context, std::unique_ptr<WireSet>* out_wires) {
+Status TcpHostSession::open_wires(uint64_t context, std::unique_ptr<WireSet>* out_wires) {
   if (is_ucx(table_.ranks[rank_].wire)) return UcxWires::open(hub_, context, out_wires);
   return TcpWires::open(hub_, context, out_wires);
 }
 
-void HostLink::on_message(ByteView message) {
+void TcpHostSession::on_message(ByteView message) {
   Regroup regroup;
   if (parse_regroup(message, &regroup).ok()) {
     std::lock_guard lock(mutex_);
@@ -96,7 +96,7 @@ void HostLink::on_message(ByteView message) {
   on_notice(notice);
 }
 
-void HostLink::on_notice(const Notice& notice) {
+void TcpHostSession::on_notice(const Notice& notice) {
   if (notice.rank >= table_.ranks.size()) return;
   switch (notice.kind) {
     case Notice::Kind::kAbort:
@@ -132,7 +132,7 @@ void HostLink::on_notice(const Notice& notice) {
   }
 }
 
-void HostLink::on_end(const Status& why) {
+void TcpHostSession::on_end(const Status& why) {
   std::vector<uint32_t> serving;
   bool have_left = true;
   {
@@ -157,14 +157,14 @@ void HostLink::on_end(const Status& why) {
                       server_name(serving), rank_, why.text()));
 }
 
-std::string HostLink::server_name(const std::vector<uint32_t>& ranks) const {
+std::string TcpHostSession::server_name(const std::vector<uint32_t>& ranks) const {
   if (ranks.empty()) return "the process that serves the job";
   return ranks.size() == 1 ? table_.ranks[ranks[0]].name()
                            : fmt::format("the process of {} on host '{}'", rank_list(ranks),
                                          table_.ranks[ranks[0]].host_name);
 }
 
-void HostLink::on_deadline() {
+void TcpHostSession::on_deadline() {
   std::shared_ptr<TcpChannel> channel;
   {
     std::lock_guard lock(mutex_);
@@ -173,7 +173,7 @@ void HostLink::on_deadline() {
   channel->keep_alive(write_notice({}), HostServer::kAliveNs);
 }
 
-void HostLink::judge(const Status& verdict, const std::optional<Notice>& own) {
+void TcpHostSession::judge(const Status& verdict, const std::optional<Notice>& own) {
   bool has_server = true;
   {
     std::lock_guard lock(mutex_);
@@ -190,7 +190,7 @@ void HostLink::judge(const Status& verdict, const std::optional<Notice>& own) {
   if (on_failure) on_failure(verdict);
 }
 
-void HostLink::tell_peers() {
+void TcpHostSession::tell_peers() {
   std::lock_guard lock(mutex_);
   if (!untold_ || notices_) return;
   std::vector<uint32_t> peers;
@@ -200,12 +200,12 @@ void HostLink::tell_peers() {
   notices_ = NoticeSender::start(hub_, *untold_, std::move(peers));
 }
 
-bool HostLink::has_outlived_server() const {
+bool TcpHostSession::has_outlived_server() const {
   std::lock_guard lock(mutex_);
   return !has_server_ && verdict_.ok();
 }
 
-void HostLink::look_for(const std::vector<uint32_t>& peers) {
+void TcpHostSession::look_for(const std::vector<uint32_t>& peers) {
   {
     std::lock_guard lock(mutex_);
     if (has_server_ || !verdict_.ok() || (next_look_ && !next_look_->passed())) return;
@@ -233,7 +233,7 @@ void HostLink::look_for(const std::vector<uint32_t>& peers) {
   missed_ = std::move(missed);
 }
 
-void HostLink::abort(const Status& why) {
+void TcpHostSession::abort(const Status& why) {
   const Notice notice = {Notice::Kind::kAbort, rank_, why};
   {
     std::lock_guard lock(mutex_);
@@ -242,7 +242,7 @@ void HostLink::abort(const Status& why) {
   judge(why, notice);
 }
 
-Status HostLink::report(uint32_t peer, const Status& why) {
+Status TcpHostSession::report(uint32_t peer, const Status& why) {
   const Deadline deadline = Deadline::after(kVerdictNs);
   {
     std::unique_lock lock(mutex_);
@@ -262,17 +262,17 @@ Status HostLink::report(uint32_t peer, const Status& why) {
   return failure();
 }
 
-Status HostLink::failure() const {
+Status TcpHostSession::failure() const {
   std::lock_guard lock(mutex_);
   return verdict_;
 }
 
-std::vector<uint32_t> HostLink::failed_ranks() const {
+std::vector<uint32_t> TcpHostSession::failed_ranks() const {
   std::lock_guard lock(mutex_);
   return {failed_.begin(), failed_.end()};
 }
 
-void HostLink::set_on_failure(std::function<void(const Status&)> on_failure) {
+void TcpHostSession::set_on_failure(std::function<void(const Status&)> on_failure) {
   std::lock_guard lock(callback_mutex_);
   const Status verdict = failure();
   if (on_failure && !verdict.ok()) {
@@ -282,7 +282,7 @@ void HostLink::set_on_failure(std::function<void(const Status&)> on_failure) {
   on_failure_ = std::move(on_failure);
 }
 
-Status HostLink::commit(const Deadline& deadline) {
+Status TcpHostSession::commit(const Deadline& deadline) {
   std::unique_lock lock(mutex_);
   server_locked().send(write_notice({Notice::Kind::kReady, rank_, {}}));
   deadline.wait(judged_, lock, [this] { return is_committed_ || !verdict_.ok() || !has_server_; });
@@ -293,7 +293,7 @@ Status HostLink::commit(const Deadline& deadline) {
   return {KEEL_TIMED_OUT, "a rank of the new job was not ready in time"};
 }
 
-void HostLink::leave() {
+void TcpHostSession::leave() {
   {
     std::lock_guard lock(mutex_);
     if (has_left_) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's connection to the server of its job.
-#ifndef KEEL_COLLECTIVES_BOOTSTRAP_HOST_LINK_H_
-#define KEEL_COLLECTIVES_BOOTSTRAP_HOST_LINK_H_
+#ifndef KEEL_COLLECTIVES_BOOTSTRAP_TCP_HOST_SESSION_H_
+#define KEEL_COLLECTIVES_BOOTSTRAP_TCP_HOST_SESSION_H_
 
 #include <condition_variable>
 #include <cstdint>
@@ -22,15 +22,15 @@
 namespace keel {
 
 // HostSession over TCP.
-class HostLink final : public HostSession {
+class TcpHostSession final : public HostSession {
  public:
   // |socket|: authenticated, after the table was received. |server|: the serving process.
   static Status open(FileDescriptor socket, std::shared_ptr<WireHub> hub,
                      std::shared_ptr<const HostTable> table, const ProcessToken& server,
                      uint32_t rank, std::unique_ptr<HostSession>* out_session);
-  HostLink(std::shared_ptr<WireHub> hub, std::shared_ptr<const HostTable> table,
-           const ProcessToken& server, uint32_t rank);
-  ~HostLink() override;
+  TcpHostSession(std::shared_ptr<WireHub> hub, std::shared_ptr<const HostTable> table,
+                 const ProcessToken& server, uint32_t rank);
+  ~TcpHostSession() override;
 
   const HostTable& table() const override { return table_; }
   uint32_t rank() const override { return rank_; }
@@ -111,4 +111,4 @@ class HostLink final : public HostSession {
 
 }  // namespace keel
 
-#endif  // KEEL_COLLECTIVES_BOOTSTRAP_HOST_LINK_H_
+#endif  // KEEL_COLLECTIVES_BOOTSTRAP_TCP_HOST_SESSION_H_
