@@ -45,10 +45,11 @@ class Attention {
         logsumexp_(tensors_.uniform(KEEL_FLOAT32, {shape.heads, shape.tokens})),
         scale_(1.0 / std::sqrt(static_cast<double>(shape.width))),
         forward_(KEEL_OP_ATTENTION, {q_, k_, v_, nullptr, nullptr, nullptr}, {out_, logsumexp_},
-                 {scale_, shape.causal ? 1 : 0}),
+                 {scale_, shape.causal ? 1 : 0, /*p=*/0.0, /*seed=*/0, /*offset=*/0}),
         backward_(KEEL_OP_ATTENTION_BACKWARD,
                   {q_, k_, v_, out_, tokens(shape), logsumexp_, nullptr, nullptr, nullptr},
-                  {tokens(shape), tokens(shape), tokens(shape)}, {scale_, shape.causal ? 1 : 0}),
+                  {tokens(shape), tokens(shape), tokens(shape)},
+                  {scale_, shape.causal ? 1 : 0, /*p=*/0.0, /*seed=*/0, /*offset=*/0}),
         stream_(device) {}
 
   void run() {

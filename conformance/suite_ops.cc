@@ -321,8 +321,9 @@ class OpRun {
 ops::Case attention_of(keel_op_id op, int64_t tokens) {
   const ops::CaseTensor heads = ops::dense(KEEL_FLOAT32, {tokens, 1, 16});
   const ops::CaseTensor rows = ops::dense(KEEL_FLOAT32, {1, tokens});
-  const std::vector<keel_attribute> attributes = {ops::float_attribute(0.25),
-                                                  ops::int_attribute(1)};
+  const std::vector<keel_attribute> attributes = {ops::float_attribute(0.25), ops::int_attribute(1),
+                                                  ops::float_attribute(0), ops::int_attribute(0),
+                                                  ops::int_attribute(0)};
   if (op == KEEL_OP_ATTENTION) {
     return ops::make_case(op, 0, "memory",
                           {heads, heads, heads, ops::absent(), ops::absent(), ops::absent()},

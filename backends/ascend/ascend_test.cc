@@ -270,7 +270,7 @@ TEST_F(AscendTest, NoWorkspaceOfAnyCallIsOutOfMemoryAndLeavesTheStreamUsable) {
       {KEEL_OP_ATTENTION,
        {&cube, &cube, &cube, nullptr, nullptr},
        {cube, heads},
-       {{.f = 1}, {.i = 0}}},
+       {{.f = 1}, {.i = 0}, {.f = 0}, {.i = 0}, {.i = 0}}},
   };
   uint32_t refused = 0;
   for (const Call& call : calls) {

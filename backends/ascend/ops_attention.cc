@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention and its gradient by the vendor's flash attention; attention_merge. Sequences of several
 // lengths are left to the fallback: the library takes their ends on the host, Keel has them on the
-// device. So are calls with a mask, which the library takes in the dtype of q alone.
+// device. So are calls with a mask, which the library takes in the dtype of q alone, and calls with
+// dropout, of which the library draws other elements than Keel.
 #include <cfloat>
 #include <cmath>
 
@@ -29,8 +30,9 @@ bool supports_heads(const Functions& functions, const keel_op_call& call, uint32
       functions.aclnnLeScalar == nullptr || functions.aclnnSWhere == nullptr) {
     return false;
   }
-  return kit::attributes<Attributes>(call).causal == 0 ||
-         (q.shape[0] <= k.shape[0] && functions.aclnnTriu != nullptr);
+  const auto attributes = kit::attributes<Attributes>(call);
+  if (attributes.p != 0) return false;
+  return attributes.causal == 0 || (q.shape[0] <= k.shape[0] && functions.aclnnTriu != nullptr);
 }
 
 // The mask and its mode, the same for both operators.

@@ -14,6 +14,11 @@ using AscendOpsTest = AscendTest;
 
 constexpr float kInfinity = INFINITY;
 
+std::vector<keel_attribute> attention_attributes(double scale = 1, int64_t causal = 0,
+                                                 double p = 0) {
+  return {{.f = scale}, {.i = causal}, {.f = p}, {.i = 0}, {.i = 0}};
+}
+
 // Two queries of one head, of which the first sees nothing: every score is minus infinity.
 TEST_F(AscendOpsTest, AttentionBackwardIgnoresQueriesThatSeeNothing) {
   open();
@@ -42,7 +47,7 @@ TEST_F(AscendOpsTest, AttentionBackwardIgnoresQueriesThatSeeNothing) {
                               floats({1, 1, 2}, {9, 9})};
     const Call call(KEEL_OP_ATTENTION_BACKWARD,
                     {&q, &k, &v, &out, &dout, &logsumexp, nullptr, nullptr, nullptr},
-                    {to[0], to[1], to[2]}, {{.f = 1}, {.i = 0}});
+                    {to[0], to[1], to[2]}, attention_attributes());
     ASSERT_TRUE(supports(call)) << what;
     ASSERT_EQ(run(call), KEEL_OK) << t_error;
     EXPECT_EQ(read(to[0]), (std::vector<float>{0, 0, 0, 0})) << what;
@@ -52,20 +57,25 @@ TEST_F(AscendOpsTest, AttentionBackwardIgnoresQueriesThatSeeNothing) {
   }
 }
 
-TEST_F(AscendOpsTest, AttentionWithAMaskIsLeftToTheFallback) {
+TEST_F(AscendOpsTest, AttentionWithAMaskOrDropoutIsLeftToTheFallback) {
   open();
   const keel_tensor x = floats({2, 1, 1}, {1, 2});
   const keel_tensor rows = floats({1, 2}, {0, 0});
   const keel_tensor mask = floats({1, 1, 2, 2}, {0, 0, 0, 0});
-  for (const keel_tensor* const given : {static_cast<const keel_tensor*>(nullptr), &mask}) {
+  const auto check = [&](const keel_tensor* given, double p, bool runs) {
+    const std::vector<keel_attribute> attributes =
+        attention_attributes(/*scale=*/1, /*causal=*/0, p);
     EXPECT_EQ(supports(Call(KEEL_OP_ATTENTION, {&x, &x, &x, nullptr, nullptr, given}, {x, rows},
-                            {{.f = 1}, {.i = 0}})),
-              given == nullptr);
-    EXPECT_EQ(supports(Call(KEEL_OP_ATTENTION_BACKWARD,
-                            {&x, &x, &x, &x, &x, &rows, nullptr, nullptr, given}, {x, x, x},
-                            {{.f = 1}, {.i = 0}})),
-              given == nullptr);
-  }
+                            attributes)),
+              runs);
+    EXPECT_EQ(
+        supports(Call(KEEL_OP_ATTENTION_BACKWARD,
+                      {&x, &x, &x, &x, &x, &rows, nullptr, nullptr, given}, {x, x, x}, attributes)),
+        runs);
+  };
+  check(nullptr, /*p=*/0, /*runs=*/true);
+  check(&mask, /*p=*/0, /*runs=*/false);
+  check(nullptr, /*p=*/0.25, /*runs=*/false);
 }
 
 // The library rounds the factor of a float16 tensor to float16.
@@ -179,7 +189,7 @@ TEST_F(AscendOpsTest, WithoutAFixedOrderSuchSumsAreNotClaimed) {
               fixes_order);
     const Call attention(KEEL_OP_ATTENTION_BACKWARD,
                          {&cube, &cube, &cube, &cube, &cube, &logsumexp, nullptr, nullptr, nullptr},
-                         {cube, cube, cube}, {{.f = 1}, {.i = 0}});
+                         {cube, cube, cube}, attention_attributes());
     EXPECT_EQ(supports(attention), fixes_order);
     EXPECT_EQ(run(attention), fixes_order ? KEEL_OK : KEEL_UNSUPPORTED) << t_error;
     EXPECT_TRUE(supports(Call(KEEL_OP_SUM, {&x}, {row}, {{.i = 0}})));
@@ -196,7 +206,7 @@ TEST_F(AscendOpsTest, CausalMaskOutlivesAFailureWhileItIsMade) {
   const keel_tensor out = floats({2, 1, 1}, {9, 9});
   const keel_tensor logsumexp = floats({1, 2}, {9, 9});
   const Call attention(KEEL_OP_ATTENTION, {&x, &x, &x, nullptr, nullptr, nullptr}, {out, logsumexp},
-                       {{.f = 0}, {.i = 1}});
+                       attention_attributes(/*scale=*/0, /*causal=*/1));
   EXPECT_EQ(run(attention), KEEL_INTERNAL);
   EXPECT_EQ(settle(), KEEL_OK) << t_error;
   ASSERT_EQ(run(attention), KEEL_OK) << t_error;

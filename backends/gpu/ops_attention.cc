@@ -19,6 +19,7 @@ bool supports_heads(const keel_op_call& call, uint32_t mask) {
   keel_op_call others = call;
   others.input_count = mask;
   const keel_tensor* const given = call.inputs[mask];
+  if (kit::attributes<keel_op_attention_attributes>(call).p != 0) return false;
   return is_dense_float_call(others) && call.inputs[0]->shape[1] <= kMaxHeads &&
          call.inputs[0]->shape[0] <= kMaxTokens && call.inputs[1]->shape[0] <= kMaxTokens &&
          (given == nullptr || given->shape[3] <= 1 || given->strides[3] == 1);

@@ -36,6 +36,7 @@ bool supports_heads(const Device& device, const keel_op_call& call, uint32_t mas
   keel_op_call others = call;
   others.input_count = mask;
   const keel_tensor* const given = call.inputs[mask];
+  if (kit::attributes<keel_op_attention_attributes>(call).p != 0) return false;
   return supports_floats(device, others) &&
          (given == nullptr || ((given->shape[3] <= 1 || given->strides[3] == 1) &&
                                kit::span_bytes(*given) / sizeof(float) < uint64_t{kMaxElements}));

@@ -51,6 +51,12 @@ double scale_of(const Extents& e) {
   return 1 / root;
 }
 
+// The attributes of both operators.
+std::vector<keel_attribute> attributes_of(const Extents& e, const AttentionOptions& options) {
+  return {float_attribute(scale_of(e)), int_attribute(options.causal ? 1 : 0), float_attribute(0),
+          int_attribute(0), int_attribute(0)};
+}
+
 // Makes the tensors of a call, by shape.
 class Tensors {
  public:
@@ -96,8 +102,7 @@ Case attention_case(uint32_t combination, const Extents& e, const AttentionOptio
   return make_case(KEEL_OP_ATTENTION, combination, suffix_of(e, options),
                    {make.like_q(options.q), make.like_k(options.keys), make.like_k(options.keys),
                     make.boundaries(e.tokens_q), make.boundaries(e.tokens_k), make.mask()},
-                   {make.like_q(D::kNaN), make.of_rows(D::kNaN)},
-                   {float_attribute(scale_of(e)), int_attribute(options.causal ? 1 : 0)});
+                   {make.like_q(D::kNaN), make.of_rows(D::kNaN)}, attributes_of(e, options));
 }
 
 // The gradient is defined for any inputs, also if out and logsumexp do not match q, k and v.
@@ -110,7 +115,7 @@ Case attention_backward_case(uint32_t combination, const Extents& e,
        make.like_q(D::kNormal), make.like_q(D::kNormal), make.of_rows(options.logsumexp),
        make.boundaries(e.tokens_q), make.boundaries(e.tokens_k), make.mask()},
       {make.like_q(D::kNaN), make.like_k(D::kNaN), make.like_k(D::kNaN)},
-      {float_attribute(scale_of(e)), int_attribute(options.causal ? 1 : 0)});
+      attributes_of(e, options));
 }
 
 // Cases with a mask, whose minus infinities hide some keys from some queries.

@@ -98,12 +98,12 @@ std::vector<Far> fars() {
 
       // tokens of queries, tokens of keys, heads, heads of keys, width, sequences
       {KEEL_OP_ATTENTION,
-       {0.5, 1},
+       {0.5, 1, 0, 0, 0},
        Dtypes::kFirst,
        {{2, 2051, 1, 1, 4, 1}, {2051, 2, 1, 1, 4, 1}, {300, 400, 1, 1, 4, 257}},
        {{2, 5003, 1, 1, 4, 1}}},
       {KEEL_OP_ATTENTION_BACKWARD,
-       {0.5, 1},
+       {0.5, 1, 0, 0, 0},
        Dtypes::kFirst,
        {{2, 2051, 1, 1, 4, 1}, {2051, 2, 1, 1, 4, 1}, {300, 400, 1, 1, 4, 257}},
        {{2, 5003, 1, 1, 4, 1}}},
@@ -202,7 +202,7 @@ void add_lone_key(keel_op_id op, std::vector<Case>* cases) {
   for (const int64_t token : {0, 63, 64, 66}) {
     for (size_t input = 0; input < std::size(kNames); ++input) {
       const uint32_t c = turn++ % combinations;
-      const PlannedCall call = {{kTokens, kTokens, 1, 1, kWidth, 1}, {0.5, 1}};
+      const PlannedCall call = {{kTokens, kTokens, 1, 1, kWidth, 1}, {0.5, 1, 0, 0, 0}};
       PlannedTensors tensors = planned_tensors(plan, c, call);
       for (const uint32_t boundaries : plan.together) tensors.inputs[boundaries] = absent();
       tensors.inputs.back() = absent();  // the mask

@@ -66,7 +66,8 @@ struct Problem {
     return kit::make_tensor(values.data(), KEEL_FLOAT32, {heads, tokens_q});
   }
   std::vector<keel_attribute> attributes() const {
-    return {float_attribute(scale), int_attribute(causal ? 1 : 0)};
+    return {float_attribute(scale), int_attribute(causal ? 1 : 0), float_attribute(p),
+            int_attribute(seed), int_attribute(offset)};
   }
 
   ReferenceResult forward() {
@@ -127,6 +128,8 @@ struct Problem {
   std::array<int64_t, 4> mask_shape = {1, 1, 1, 1};
   double scale = 0.7;
   bool causal = false;
+  double p = 0;
+  int64_t seed = 0, offset = 0;
 };
 
 // ---- forward ----------------------------------------------------------------------------
@@ -319,12 +322,13 @@ TEST(AttentionShapes, AreRefusedWhereTheyDoNotFit) {
     const keel_tensor lse = kit::make_tensor(nullptr, KEEL_FLOAT32, {q.shape[1], q.shape[0]});
     const keel_tensor* inputs[] = {&q, &k, &k, of_q, of_k, mask};
     const keel_tensor* outputs[] = {&q, &lse};
-    const keel_attribute attributes[] = {float_attribute(1), int_attribute(0)};
+    const keel_attribute attributes[] = {float_attribute(1), int_attribute(0), float_attribute(0),
+                                         int_attribute(0), int_attribute(0)};
     const keel_op_call call = {kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL),
                                KEEL_OP_ATTENTION,
                                6,
                                2,
-                               2,
+                               5,
                                inputs,
                                outputs,
                                attributes};

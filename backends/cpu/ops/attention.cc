@@ -97,6 +97,7 @@ void Mask::add(const Window& query, int64_t head, int64_t key, float* scores, in
 }
 
 bool Problem::supports(const keel_op_call& call, uint32_t cu_seqlens) {
+  if (kit::attributes<keel_op_attention_attributes>(call).p != 0) return false;
   Heads heads;
   for (uint32_t i = 0; i < 3; ++i) {
     if (!Heads::describe(*call.inputs[i], &heads)) return false;

@@ -25,6 +25,19 @@ constexpr int64_t kKvHeads = 2;
 constexpr int64_t kWidth = 24;
 constexpr double kScale = 0.2;
 
+// Dropout of weights; none by default.
+struct Dropout {
+  double p = 0;
+  int64_t seed = 0;
+  int64_t offset = 0;
+};
+
+// The attributes of both operators.
+std::vector<keel_attribute> attributes(double scale, bool causal, const Dropout& dropout = {}) {
+  return {real(scale), integer(causal ? 1 : 0), real(dropout.p), integer(dropout.seed),
+          integer(dropout.offset)};
+}
+
 int64_t query_at(int64_t token, int64_t head) {
   return (token * kHeads + head) * kWidth;
 }
@@ -135,7 +148,7 @@ void CpuAttentionBlocks::check(const TestMask& given) {
   const keel_tensor* const mask =
       given.values.empty() ? nullptr : static_cast<const keel_tensor*>(mask_tensor);
   run(KEEL_OP_ATTENTION, {q_tensor, k_tensor, v_tensor, cu, cu, mask}, {out, logsumexp},
-      {real(kScale), integer(1)});
+      attributes(kScale, /*causal=*/true));
   expect_close(values(out), want.out);
   expect_close(values(logsumexp), want.logsumexp);
   DeviceTensor dq(device(), KEEL_FLOAT32, {kTokens, kHeads, kWidth});
@@ -143,7 +156,7 @@ void CpuAttentionBlocks::check(const TestMask& given) {
   DeviceTensor dv(device(), KEEL_FLOAT32, {kTokens, kKvHeads, kWidth});
   run(KEEL_OP_ATTENTION_BACKWARD,
       {q_tensor, k_tensor, v_tensor, out, dout_tensor, logsumexp, cu, cu, mask}, {dq, dk, dv},
-      {real(kScale), integer(1)});
+      attributes(kScale, /*causal=*/true));
   expect_close(values(dq), want.dq);
   expect_close(values(dk), want.dk);
   expect_close(values(dv), want.dv);
@@ -190,9 +203,9 @@ TEST_P(CpuOps, AttentionReadsPartsOfOneTensor) {
   DeviceTensor again(device(), KEEL_FLOAT32, {kTokens, kHeads, kWidth});
   DeviceTensor logsumexp(device(), KEEL_FLOAT32, {kHeads, kTokens});
   run(KEEL_OP_ATTENTION, {q, k, v, nullptr, nullptr, nullptr}, {out, logsumexp},
-      {real(kScale), integer(0)});
+      attributes(kScale, /*causal=*/false));
   run(KEEL_OP_ATTENTION, {&views[0], &views[1], &views[2], nullptr, nullptr, nullptr},
-      {again, logsumexp}, {real(kScale), integer(0)});
+      {again, logsumexp}, attributes(kScale, /*causal=*/false));
   EXPECT_EQ(values(out), values(again));
 }
 
@@ -212,9 +225,9 @@ std::vector<Element> results_of(const char* cores, int64_t width, keel_dtype dty
   const DeviceTensor logsumexp(runner.device(), KEEL_FLOAT32, {kHeads, kTokens});
   const DeviceTensor cu = runner.tensor<int32_t>(KEEL_INT32, {3}, {0, 300, kTokens});
   runner.run(KEEL_OP_ATTENTION, {q, k, v, cu, cu, nullptr}, {out, logsumexp},
-             {real(0.1), integer(1)});
+             attributes(0.1, /*causal=*/true));
   runner.run(KEEL_OP_ATTENTION_BACKWARD, {q, k, v, out, dout, logsumexp, cu, cu, nullptr},
-             {dq, dk, dv}, {real(0.1), integer(1)});
+             {dq, dk, dv}, attributes(0.1, /*causal=*/true));
   std::vector<Element> all;
   for (const DeviceTensor* each : {&out, &dq, &dk, &dv}) {
     const auto values = runner.values<Element>(*each);
@@ -275,9 +288,9 @@ TEST(CpuAttention, NeverHoldsAllWeightsAtOnce) {
   }
   const int64_t before = resident_kib("VmRSS:");
   runner.run(KEEL_OP_ATTENTION, {q, k, v, nullptr, nullptr, nullptr}, {out, logsumexp},
-             {real(0.25), integer(1)});
+             attributes(0.25, /*causal=*/true));
   runner.run(KEEL_OP_ATTENTION_BACKWARD, {q, k, v, out, dout, logsumexp, nullptr, nullptr, nullptr},
-             {dq, dk, dv}, {real(0.25), integer(1)});
+             {dq, dk, dv}, attributes(0.25, /*causal=*/true));
   EXPECT_LT(resident_kib("VmHWM:") - before, 64 << 10);
 }
 

@@ -67,7 +67,10 @@ View view_of(const Tensor& tensor) {
 
 keel_op_attention_attributes attributes_of(const Tensor& query, bool is_causal,
                                            std::optional<double> scale) {
-  return {scale.value_or(1 / std::sqrt(static_cast<double>(query.size(3)))), is_causal ? 1 : 0};
+  keel_op_attention_attributes attributes = KEEL_OP_ATTENTION_ATTRIBUTES;
+  attributes.scale = scale.value_or(1 / std::sqrt(static_cast<double>(query.size(3))));
+  attributes.causal = is_causal ? 1 : 0;
+  return attributes;
 }
 
 template <typename Attributes>
@@ -160,8 +163,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
                    View(logsumexp), view_of(ends_q), view_of(ends_k), view_of(mask)};
   const View outputs[] = {View(dq), View(dk), View(dv)};
   const bool has_ends = ends_q.defined();
-  const keel_op_attention_attributes forward = attributes_of(query, is_causal, scale);
-  const keel_op_attention_backward_attributes attributes = {forward.scale, forward.causal};
+  // attention_backward has the same.
+  const keel_op_attention_attributes attributes = attributes_of(query, is_causal, scale);
   const std::initializer_list<const View*> of_inputs = {&inputs[0],
                                                         &inputs[1],
                                                         &inputs[2],
@@ -220,7 +223,7 @@ bool find_masked_kernels(c10::DeviceIndex device, keel_dtype dtype) {
   const View heads = sketch(device, dtype, {16, 1, 16});
   const View rows = sketch(device, KEEL_FLOAT32, {1, 16});
   const View mask = sketch(device, KEEL_FLOAT32, {1, 1, 16, 16});
-  const keel_op_attention_attributes attributes = {1, 0};
+  const keel_op_attention_attributes attributes = KEEL_OP_ATTENTION_ATTRIBUTES;
   constexpr uint32_t kAttributes = sizeof attributes / sizeof(keel_attribute);
   return has_kernel(device, KEEL_OP_ATTENTION, {&heads, &heads, &heads, nullptr, nullptr, &mask},
                     {&heads, &rows}, &attributes, kAttributes) &&
