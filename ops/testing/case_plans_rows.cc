@@ -153,6 +153,8 @@ std::vector<CasePlan> row_plans() {
                                           {1, 3, 257}, {2, 4, 256},  {2, 0, 5}};
   const std::vector<double> epsilons = {1e-5, 0, 3};
   const std::vector<double> firsts = {0, 17, 70000, 2147480000};
+  constexpr double kSeed = 1234567890123;   // more than 32 bits
+  constexpr double kOffset = 0x3p32 - 300;  // counters carry into their upper word
   return {
       {KEEL_OP_SUM, {matrices()}, {{1, 0, -1}}, sum_tensors, {}, false, some_rows},
       {KEEL_OP_LAYER_NORM, {matrices()}, {epsilons}, layer_norm_tensors, {}, false, some_rows},
@@ -205,13 +207,13 @@ std::vector<CasePlan> row_plans() {
       // scale, causal, p, seed, offset
       {KEEL_OP_ATTENTION,
        {kHeads},
-       {{0.25, 1, -0.5}, {0, 1}, {0}, {0}, {0}},
+       {{0.25, 1, -0.5}, {0, 1}, {0, 0.25}, {0, kSeed}, {0, kOffset}},
        attention_tensors,
        {3, 4},
        true},
       {KEEL_OP_ATTENTION_BACKWARD,
        {kHeads},
-       {{0.25, 0.5, -0.25}, {0, 1}, {0}, {0}, {0}},
+       {{0.25, 0.5, -0.25}, {0, 1}, {0, 0.25}, {0, kSeed}, {0, kOffset}},
        attention_backward_tensors,
        {6, 7},
        true},

@@ -24,6 +24,14 @@ struct Mask {
   bool is_strided = false;  // a gap between rows, and heads of one memory
 };
 
+// Dropout of weights. The seed has more than 32 bits, and the counters of most cases carry into
+// their upper word.
+struct Dropout {
+  double p = 0;
+  int64_t seed = 1234567890123;
+  int64_t offset = (int64_t{3} << 32) - 300;
+};
+
 struct AttentionOptions {
   bool causal = false;
   D q = D::kNormal;
@@ -32,6 +40,7 @@ struct AttentionOptions {
   D logsumexp = D::kUniform;  // input of the gradient
   int64_t padding = 0;        // between heads, in all tensors with heads
   Mask mask = {};
+  Dropout dropout = {};
   const char* name = "";
 };
 
@@ -53,8 +62,9 @@ double scale_of(const Extents& e) {
 
 // The attributes of both operators.
 std::vector<keel_attribute> attributes_of(const Extents& e, const AttentionOptions& options) {
-  return {float_attribute(scale_of(e)), int_attribute(options.causal ? 1 : 0), float_attribute(0),
-          int_attribute(0), int_attribute(0)};
+  const Dropout& dropout = options.dropout;
+  return {float_attribute(scale_of(e)), int_attribute(options.causal ? 1 : 0),
+          float_attribute(dropout.p), int_attribute(dropout.seed), int_attribute(dropout.offset)};
 }
 
 // Makes the tensors of a call, by shape.
@@ -147,6 +157,31 @@ void add_masked(uint32_t c, const Make& make, std::vector<Case>* cases) {
   add(packed, {{3, 1, 9, 0}}, "/mask_of_no_key");
 }
 
+// Cases with dropout: tokens_k is a multiple of 4, or is rounded up to one; sequences begin within
+// a counter; keys of several tiles of kernels.
+template <typename Make>
+void add_dropped(uint32_t c, const Make& make, std::vector<Case>* cases) {
+  constexpr Dropout kQuarter = {.p = 0.25};
+  const Extents one = {37, 41, 4, 2, 8};
+  const Extents packed = {37, 41, 4, 2, 8, 3};
+  const Extents long_rows = {70, 131, 2, 1, 5};
+  cases->push_back(make(c, one, {.dropout = kQuarter, .name = "/dropout"}));
+  cases->push_back(make(c, {9, 64, 1, 1, 16}, {.dropout = kQuarter, .name = "/dropout"}));
+  cases->push_back(make(c, packed, {.dropout = kQuarter, .name = "/dropout"}));
+  cases->push_back(make(c, packed, {.causal = true, .dropout = kQuarter, .name = "/dropout"}));
+  cases->push_back(
+      make(c, long_rows,
+           {.causal = true, .mask = {{1, 2, 70, 131}}, .dropout = kQuarter, .name = "/dropout"}));
+  cases->push_back(make(
+      c, packed,
+      {.dropout = {.p = 0.5, .seed = -2, .offset = INT64_MAX}, .name = "/dropout_last_offset"}));
+  // Most queries lose all of their keys.
+  cases->push_back(make(c, {37, 3, 2, 1, 3}, {.dropout = {.p = 0.875}, .name = "/dropout_most"}));
+  // A dropped weight is 0, and NaN in the key or value remains NaN.
+  cases->push_back(make(c, {37, 41, 2, 1, 3, 5},
+                        {.keys = D::kSomeNaN, .dropout = kQuarter, .name = "/dropout_nan"}));
+}
+
 // Cases of both directions, by |make(combination, extents, options)|.
 template <typename Make>
 std::vector<Case> head_cases(size_t combinations, const Make& make) {
@@ -180,6 +215,7 @@ std::vector<Case> head_cases(size_t combinations, const Make& make) {
     cases.push_back(make(c, {9, 11, 2, 1, 5, 2}, {.padding = 3, .name = "/padded"}));
     cases.push_back(make(c, {37, 41, 2, 1, 3}, {.q = D::kSubnormal, .name = "/subnormal"}));
     add_masked(c, make, &cases);
+    add_dropped(c, make, &cases);
   }
   return cases;
 }

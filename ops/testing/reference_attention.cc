@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/testing/philox.h"
 #include "ops/testing/reference_functions.h"
 #include "ops/testing/reference_workspace.h"
 
@@ -38,7 +39,9 @@ class Heads {
       : queries(static_cast<size_t>(w.extent(0, 0))),
         heads(static_cast<size_t>(w.extent(0, 1))),
         width(static_cast<size_t>(w.extent(0, 2))),
-        scale(w.attributes<keel_op_attention_attributes>().scale),
+        // attention_backward has the same.
+        attributes(w.attributes<keel_op_attention_attributes>()),
+        scale(attributes.scale),
         w_(w),
         kv_heads_(static_cast<size_t>(w.extent(1, 1))),
         mask_(cu_seqlens + 2),
@@ -56,7 +59,7 @@ class Heads {
       const int64_t beyond = (of_k[s + 1] - of_k[s]) - (of_q[s + 1] - of_q[s]);
       for (int64_t i = of_q[s]; i < of_q[s + 1]; ++i) {
         int64_t last = of_k[s + 1];
-        if (w.attributes<keel_op_attention_attributes>().causal != 0) {
+        if (attributes.causal != 0) {
           last = std::clamp(of_k[s] + i - of_q[s] + beyond + 1, of_k[s], of_k[s + 1]);
         }
         if (has_mask_) {
@@ -98,7 +101,15 @@ class Heads {
             std::abs(scale) * plain.size + (std::isfinite(bias) ? std::abs(bias) : 0)};
   }
 
+  // The factor by which dropout multiplies a weight.
+  double factor(size_t query, size_t key, size_t head) const {
+    if (attributes.p == 0) return 1;
+    const auto row = static_cast<size_t>((w_.extent(1, 0) + 3) / 4 * 4);
+    return dropout_factor(attributes, (head * queries + query) * row + key);
+  }
+
   const size_t queries, heads, width;
+  const keel_op_attention_attributes attributes;
   const double scale;
 
  private:
@@ -160,7 +171,7 @@ void attention_reference(Workspace& w) {
       const size_t out = all.query_at(i, h);
       for (size_t j = seen.first; j < seen.last; ++j) {
         const Heads::Dot& score = scores[j - seen.first];
-        const double probability = std::exp(score.value - logsumexp);
+        const double probability = std::exp(score.value - logsumexp) * all.factor(i, j, h);
         const double size =
             score.value == -kInfinity
                 ? 0
@@ -194,17 +205,18 @@ void attention_backward_reference(Workspace& w) {
             score.value == -kInfinity || logsumexp == kInfinity
                 ? 0
                 : probability * (1 + score.size + std::abs(score.value) + std::abs(logsumexp));
+        const double factor = all.factor(i, j, h);
         const Heads::Dot of_value = all.dot(dout, query, w.in(2), key);
-        const double slope = all.scale * probability * (of_value.value - own.value);
+        const double slope = all.scale * probability * (factor * of_value.value - own.value);
         const double slope_size =
-            std::abs(all.scale) * probability_size * (of_value.size + own.size);
+            std::abs(all.scale) * probability_size * (factor * of_value.size + own.size);
         for (size_t l = 0; l < all.width; ++l) {
           w.out(0)[query + l] += slope * w.in(1)[key + l];
           w.size(0)[query + l] += slope_size * std::abs(w.in(1)[key + l]);
           w.out(1)[key + l] += slope * w.in(0)[query + l];
           w.size(1)[key + l] += slope_size * std::abs(w.in(0)[query + l]);
-          w.out(2)[key + l] += probability * dout[query + l];
-          w.size(2)[key + l] += probability_size * std::abs(dout[query + l]);
+          w.out(2)[key + l] += factor * probability * dout[query + l];
+          w.size(2)[key + l] += factor * probability_size * std::abs(dout[query + l]);
         }
       }
     }

@@ -217,6 +217,39 @@ TEST(AttentionReference, AMaskIsAddedToTheScores) {
   expect_near(result.outputs[1].values, {std::log(6), 0}, 1e-6);
 }
 
+// Keys 0 to 4 of head 1 and query 2: the row of 5 keys begins at a multiple of 8 elements.
+TEST(AttentionReference, DropoutMultipliesTheWeights) {
+  Problem problem(3, 5, 2, 1, 5);
+  // Values make |out| the weights.
+  std::fill(problem.v.begin(), problem.v.end(), 0.0f);
+  for (size_t j = 0; j < 5; ++j) problem.v[j * 5 + j] = 1;
+  const ReferenceResult plain = problem.forward();
+  problem.p = 0.5;
+  problem.seed = (int64_t{1} << 40) + 3;
+  problem.offset = (int64_t{1} << 33) - 3;
+  const ReferenceResult dropped = problem.forward();
+  EXPECT_EQ(dropped.outputs[1].values, plain.outputs[1].values);
+  std::vector<float> ones(48, 1.0f), factors(48);
+  Host x({48}, ones);
+  Host y({48}, factors);
+  const std::vector<double> kept =
+      run(KEEL_OP_DROPOUT_ADD, {&x.tensor, nullptr, nullptr}, {&y.tensor},
+          {float_attribute(problem.p), int_attribute(problem.seed), int_attribute(problem.offset)})
+          .outputs[0]
+          .values;
+  EXPECT_GT(std::count(kept.begin(), kept.end(), 0), 10);
+  for (size_t h = 0; h < 2; ++h) {
+    for (size_t i = 0; i < 3; ++i) {
+      for (size_t j = 0; j < 5; ++j) {
+        const size_t at = (i * 2 + h) * 5 + j;
+        EXPECT_NEAR(dropped.outputs[0].values[at],
+                    plain.outputs[0].values[at] * kept[(h * 3 + i) * 8 + j], 1e-12)
+            << h << " " << i << " " << j;
+      }
+    }
+  }
+}
+
 // Returns |problem| with its mask written out for each sequence, head and query; beyond the mask it
 // is minus infinity.
 Problem with_whole_mask(const Problem& problem) {
@@ -424,6 +457,22 @@ TEST(AttentionGradient, OfMaskedScores) {
   packed.cu_q = {0, 3, 3, 6};
   packed.cu_k = {1, 2, 4, 6};
   packed.set_mask({3, 1, 2, 2});
+  expect_gradients(packed);
+}
+
+TEST(AttentionGradient, OfDroppedWeights) {
+  Problem problem(5, 6, 4, 2, 3);
+  problem.p = 0.375;
+  problem.seed = 11;
+  problem.offset = 5;
+  expect_gradients(problem);
+  problem.causal = true;
+  problem.set_mask({1, 4, 5, 6});
+  expect_gradients(problem);
+  Problem packed(7, 6, 2, 1, 2);
+  packed.cu_q = {0, 3, 3, 6};
+  packed.cu_k = {1, 2, 4, 6};
+  packed.p = 0.5;
   expect_gradients(packed);
 }
 

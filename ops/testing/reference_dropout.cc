@@ -9,15 +9,9 @@
 namespace keel::ops {
 namespace {
 
-// Returns the factor of element |i|; both operators have the same attributes.
+// Both operators have the same attributes.
 double factor_of(const Workspace& w, size_t i) {
-  const auto attributes = w.attributes<keel_op_dropout_add_attributes>();
-  const auto seed = static_cast<uint64_t>(attributes.seed);
-  const uint64_t counter = static_cast<uint64_t>(attributes.offset) + i / 4;
-  const uint32_t word =
-      philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0},
-                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)})[i % 4];
-  return word >= std::floor(attributes.p * 0x1p32) ? 1 / (1 - attributes.p) : 0;
+  return dropout_factor(w.attributes<keel_op_dropout_add_attributes>(), i);
 }
 
 }  // namespace

@@ -89,11 +89,20 @@ struct DropoutMask {
   uint64_t offset;
   uint32_t threshold;
   float factor;
+
+  // From attributes of those names.
+  static DropoutMask of(double p, int64_t seed, int64_t offset);
 };
 // y = residual + kept * factor * (x + bias) for the elements from |first| on, a multiple of 4.
 // |bias| (one value per element) and |residual| may be NULL.
 void dropout_add_f32(const DropoutMask& mask, int64_t first, const float* x, const float* bias,
                      const float* residual, float* y, int64_t count);
+// x *= kept * factor for the elements from any |first| on: 0 times NaN remains NaN.
+void drop_f32(const DropoutMask& mask, int64_t first, float* x, int64_t count);
+// softmax_slope_f32 of kept * factor * dp; then p *= kept * factor. p[0] and dp[0] are those of
+// element |first|, which is any.
+void dropped_softmax_slope_f32(const DropoutMask& mask, int64_t first, float* p, float row,
+                               float scale, float* dp, int64_t count);
 
 // ---- 8-bit floats (kernels_scaled.cc) -------------------------------------------
 

@@ -277,6 +277,32 @@ TEST_P(Kernels, Dropout) {
   EXPECT_NEAR(static_cast<double>(kept) / kCount, 0.5, 0.08);
 }
 
+// From any element on, as dropout_add does from element 0 on.
+TEST_P(Kernels, DropoutOfSomeElements) {
+  const DropoutMask mask = {0x123456789abcdef0u, 0xffffffe0u, 0x40000000u, 2.0f};
+  const std::vector<float> ones(kCount, 1.0f);
+  const auto p = random_values(54), dp = random_values(55);
+  std::vector<float> factors(kCount);
+  dropout_add_f32(mask, 0, ones.data(), nullptr, nullptr, factors.data(), kCount);
+  for (const int64_t first : {0, 1, 2, 3, 5, 130}) {
+    const auto begin = static_cast<size_t>(first);
+    std::vector<float> x = p, slopes = dp, weights = p;
+    drop_f32(mask, first, x.data() + first, kCount - first);
+    dropped_softmax_slope_f32(mask, first, weights.data() + first, 0.25f, 3.0f,
+                              slopes.data() + first, kCount - first);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const float factor = i < begin ? 1 : factors[i];
+      EXPECT_EQ(x[i], p[i] * factor) << first << " " << i;
+      EXPECT_EQ(weights[i], p[i] * factor) << first << " " << i;
+      const float slope = i < begin ? dp[i] : p[i] * 3 * (dp[i] * factor - 0.25f);
+      EXPECT_NEAR(slopes[i], slope, 1e-5) << first << " " << i;
+    }
+  }
+  float nan = std::numeric_limits<float>::quiet_NaN();
+  drop_f32({0, 0, 0xffffffffu, 2.0f}, 0, &nan, 1);
+  EXPECT_TRUE(std::isnan(nan));
+}
+
 TEST_P(Kernels, Reductions) {
   const auto x = random_values(6, 4.0f);
   EXPECT_NEAR(sum_f32(x.data(), kCount), std::accumulate(x.begin(), x.end(), 0.0), 1e-3);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/ops/ops.h"
 
 namespace keel::cpu::attention {
@@ -96,8 +95,15 @@ void Mask::add(const Window& query, int64_t head, int64_t key, float* scores, in
   kernels::add_f32(scores, data + (query.mask + head * head_stride + key), scores, count);
 }
 
+Dropout Dropout::of(const keel_op_call& call) {
+  // attention_backward has the same.
+  const auto attributes = kit::attributes<keel_op_attention_attributes>(call);
+  if (attributes.p == 0) return {};
+  return {(call.inputs[1]->shape[0] + 3) / 4 * 4,
+          kernels::DropoutMask::of(attributes.p, attributes.seed, attributes.offset)};
+}
+
 bool Problem::supports(const keel_op_call& call, uint32_t cu_seqlens) {
-  if (kit::attributes<keel_op_attention_attributes>(call).p != 0) return false;
   Heads heads;
   for (uint32_t i = 0; i < 3; ++i) {
     if (!Heads::describe(*call.inputs[i], &heads)) return false;
@@ -132,7 +138,8 @@ Problem Problem::of(const Stream& stream, const keel_op_call& call, uint32_t cu_
                      static_cast<float>(kit::attributes<keel_op_attention_attributes>(call).scale),
                      kit::attributes<keel_op_attention_attributes>(call).causal != 0,
                      static_cast<Window*>(workspace),
-                     Mask::of(stream, call.inputs[cu_seqlens + 2])};
+                     Mask::of(stream, call.inputs[cu_seqlens + 2]),
+                     Dropout::of(call)};
   if (call.inputs[cu_seqlens] != nullptr) {
     problem.cu_seqlens_q = address<const int32_t>(stream, *call.inputs[cu_seqlens]);
     problem.cu_seqlens_k = address<const int32_t>(stream, *call.inputs[cu_seqlens + 1]);

@@ -14,6 +14,7 @@
 #include <keel/plugin_kit.hpp>
 
 #include "backends/cpu/gemm/gemm.h"
+#include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/runtime/stream.h"
 
 namespace keel::cpu::attention {
@@ -74,6 +75,14 @@ struct Mask {
   void add(const Window& query, int64_t head, int64_t key, float* scores, int64_t count) const;
 };
 
+// Dropout of the weights. Each query of a head has a row of elements, which begins at a counter.
+struct Dropout {
+  int64_t row = 0;  // elements; 0: no weight is dropped
+  kernels::DropoutMask mask = {};
+
+  static Dropout of(const keel_op_call& call);
+};
+
 struct Problem {
   Heads q, k, v;
   const int32_t *cu_seqlens_q, *cu_seqlens_k;  // NULL: one sequence
@@ -83,6 +92,7 @@ struct Problem {
   bool causal;
   Window* windows;  // one per query, in the call's workspace
   Mask mask;
+  Dropout dropout;
 
   // Whether a kernel takes the call. Inputs 0 to 2 are q, k and v; inputs |cu_seqlens| and
   // |cu_seqlens| + 1 are the sequence boundaries, and the next input is the mask. Reads no tensor
@@ -95,6 +105,10 @@ struct Problem {
   // Fills |windows|. Call before any block is processed.
   void find_windows() const;
   int64_t kv_head(int64_t head) const { return head / (heads / kv_heads); }
+  // The weight's element of dropout.
+  int64_t element(int64_t head, int64_t query, int64_t key) const {
+    return (head * tokens_q + query) * dropout.row + key;
+  }
 };
 
 // A span of queries and a span of keys; a query may see only part of the keys.

@@ -71,10 +71,16 @@ struct TestMask {
   }
 };
 
-// A simple reference of both directions, for causal sequences that begin at |boundaries|.
+// A simple reference of both directions, for causal sequences that begin at |boundaries|. |factors|
+// are those of dropout, [kHeads,kTokens,kTokens], or empty.
 Expected expected(const std::vector<float>& q, const std::vector<float>& k,
                   const std::vector<float>& v, const std::vector<float>& dout,
-                  const std::vector<int32_t>& boundaries, const TestMask& mask = {}) {
+                  const std::vector<int32_t>& boundaries, const TestMask& mask,
+                  const std::vector<float>& factors) {
+  const auto factor = [&](int64_t h, int64_t i, int64_t j) {
+    return factors.empty() ? 1.0
+                           : double{factors[static_cast<size_t>((h * kTokens + i) * kTokens + j)]};
+  };
   Expected want = {std::vector<double>(q.size()), std::vector<double>(kHeads * kTokens),
                    std::vector<double>(q.size()), std::vector<double>(k.size()),
                    std::vector<double>(k.size())};
@@ -95,19 +101,20 @@ Expected expected(const std::vector<float>& q, const std::vector<float>& k,
         for (int64_t j = boundaries[s]; j <= i; ++j) {
           double& weight = p[static_cast<size_t>(j - boundaries[s])];
           weight /= total;
-          own += weight * dot(dout, query, v, key_at(j, h));
+          own += weight * factor(h, i, j) * dot(dout, query, v, key_at(j, h));
         }
         for (int64_t j = boundaries[s]; j <= i; ++j) {
           const double weight = p[static_cast<size_t>(j - boundaries[s])];
           const int64_t key = key_at(j, h);
-          const double slope = kScale * weight * (dot(dout, query, v, key) - own);
+          const double kept = factor(h, i, j);
+          const double slope = kScale * weight * (kept * dot(dout, query, v, key) - own);
           for (int64_t l = 0; l < kWidth; ++l) {
             const auto at_q = static_cast<size_t>(query + l);
             const auto at_k = static_cast<size_t>(key + l);
-            want.out[at_q] += weight * double{v[at_k]};
+            want.out[at_q] += kept * weight * double{v[at_k]};
             want.dq[at_q] += slope * double{k[at_k]};
             want.dk[at_k] += slope * double{q[at_q]};
-            want.dv[at_k] += weight * double{dout[at_q]};
+            want.dv[at_k] += kept * weight * double{dout[at_q]};
           }
         }
       }
@@ -124,19 +131,34 @@ void expect_close(const std::vector<float>& actual, const std::vector<double>& w
 // Runs both directions over several blocks of queries and keys.
 class CpuAttentionBlocks : public CpuOps {
  protected:
-  void check(const TestMask& given = {});
+  void check(const TestMask& given = {}, const Dropout& dropout = {});
+
+ private:
+  // Of all weights; empty without dropout.
+  std::vector<float> factors(const Dropout& dropout);
 };
 
 INSTANTIATE_TEST_SUITE_P(Cores, CpuAttentionBlocks, ::testing::Values("1", "2", "3"),
                          [](const auto& info) { return std::string("cores") + info.param; });
 
-void CpuAttentionBlocks::check(const TestMask& given) {
+std::vector<float> CpuAttentionBlocks::factors(const Dropout& dropout) {
+  if (dropout.p == 0) return {};
+  static_assert(kTokens % 4 == 0);  // rows need no rounding
+  const DeviceTensor ones =
+      floats({kHeads, kTokens, kTokens}, std::vector<float>(kHeads * kTokens * kTokens, 1.0f));
+  const DeviceTensor result(device(), KEEL_FLOAT32, {kHeads, kTokens, kTokens});
+  run(KEEL_OP_DROPOUT_ADD, {ones, nullptr, nullptr}, {result},
+      {real(dropout.p), integer(dropout.seed), integer(dropout.offset)});
+  return values(result);
+}
+
+void CpuAttentionBlocks::check(const TestMask& given, const Dropout& dropout) {
   const std::vector<float> q = random_values(kTokens * kHeads * kWidth, 1);
   const std::vector<float> k = random_values(kTokens * kKvHeads * kWidth, 2);
   const std::vector<float> v = random_values(kTokens * kKvHeads * kWidth, 3);
   const std::vector<float> dout = random_values(q.size(), 4);
   const std::vector<int32_t> boundaries = {0, 77, 77, 430, kTokens};
-  const Expected want = expected(q, k, v, dout, boundaries, given);
+  const Expected want = expected(q, k, v, dout, boundaries, given, factors(dropout));
   const DeviceTensor q_tensor = floats({kTokens, kHeads, kWidth}, q);
   const DeviceTensor k_tensor = floats({kTokens, kKvHeads, kWidth}, k);
   const DeviceTensor v_tensor = floats({kTokens, kKvHeads, kWidth}, v);
@@ -148,7 +170,7 @@ void CpuAttentionBlocks::check(const TestMask& given) {
   const keel_tensor* const mask =
       given.values.empty() ? nullptr : static_cast<const keel_tensor*>(mask_tensor);
   run(KEEL_OP_ATTENTION, {q_tensor, k_tensor, v_tensor, cu, cu, mask}, {out, logsumexp},
-      attributes(kScale, /*causal=*/true));
+      attributes(kScale, /*causal=*/true, dropout));
   expect_close(values(out), want.out);
   expect_close(values(logsumexp), want.logsumexp);
   DeviceTensor dq(device(), KEEL_FLOAT32, {kTokens, kHeads, kWidth});
@@ -156,7 +178,7 @@ void CpuAttentionBlocks::check(const TestMask& given) {
   DeviceTensor dv(device(), KEEL_FLOAT32, {kTokens, kKvHeads, kWidth});
   run(KEEL_OP_ATTENTION_BACKWARD,
       {q_tensor, k_tensor, v_tensor, out, dout_tensor, logsumexp, cu, cu, mask}, {dq, dk, dv},
-      attributes(kScale, /*causal=*/true));
+      attributes(kScale, /*causal=*/true, dropout));
   expect_close(values(dq), want.dq);
   expect_close(values(dk), want.dk);
   expect_close(values(dv), want.dv);
@@ -175,6 +197,10 @@ TEST_P(CpuAttentionBlocks, AttentionWithAMaskAndItsGradient) {
   }
   std::fill_n(mask.values.begin() + 295 * 290, 280, -std::numeric_limits<float>::infinity());
   check(mask);
+}
+
+TEST_P(CpuAttentionBlocks, AttentionWithDropoutAndItsGradient) {
+  check({}, {.p = 0.25, .seed = 5, .offset = 7});
 }
 
 // Like in frameworks: one product computes the heads of q, k and v of a token side by side.

@@ -101,6 +101,13 @@ class QueryBlock {
       largest_[row] = top;
     }
     total_[row] += static_cast<double>(sum);
+    if (problem_.dropout.row != 0) {
+      // After the sum: the divisor is that of all weights.
+      kernels::drop_f32(
+          problem_.dropout.mask,
+          problem_.element(head_, block.queries.first + i, block.keys.first + seen.first),
+          scores + seen.first, count);
+    }
   }
 
   void finish(int64_t row) {

@@ -166,8 +166,16 @@ class Slopes {
     kernels::scaled_softmax_f32(probabilities + seen.first,
                                 {logsumexp_of(block_.queries.first + i)},
                                 /*scale=*/1.0f, probabilities + seen.first, count);
-    kernels::softmax_slope_f32(probabilities + seen.first, own_[first_query() + i], problem_.scale,
-                               slopes + seen.first, count);
+    const float own = own_[first_query() + i];
+    if (problem_.dropout.row == 0) {
+      kernels::softmax_slope_f32(probabilities + seen.first, own, problem_.scale,
+                                 slopes + seen.first, count);
+    } else {
+      const int64_t element =
+          problem_.element(head_, block_.queries.first + i, block_.keys.first + seen.first);
+      kernels::dropped_softmax_slope_f32(problem_.dropout.mask, element, probabilities + seen.first,
+                                         own, problem_.scale, slopes + seen.first, count);
+    }
   }
 
   const Backward& backward_;

@@ -2,7 +2,6 @@
 // dropout_add, and dropout_backward, which equals dropout_add without a bias and a residual. 16-bit
 // types are computed in float32 and rounded once.
 #include <algorithm>
-#include <cmath>
 #include <keel/plugin_kit.hpp>
 
 #include "backends/cpu/ops/float_call.h"
@@ -21,11 +20,7 @@ static_assert(kPiece % 4 == 0 && kBlock % 4 == 0);
 kernels::DropoutMask mask_of(const keel_op_call& call) {
   // dropout_backward has the same.
   const auto attributes = kit::attributes<keel_op_dropout_add_attributes>(call);
-  const double p = attributes.p;
-  return {.key = static_cast<uint64_t>(attributes.seed),
-          .offset = static_cast<uint64_t>(attributes.offset),
-          .threshold = static_cast<uint32_t>(std::ldexp(p, 32)),
-          .factor = static_cast<float>(1 / (1 - p))};
+  return kernels::DropoutMask::of(attributes.p, attributes.seed, attributes.offset);
 }
 
 // Expands the bias of the |count| elements from |first| on into |room|: row after row of |width|.
