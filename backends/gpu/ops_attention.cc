@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention, its gradient and the merge of partial results.
 #include <algorithm>
+#include <cmath>
 
 #include "backends/gpu/ops.h"
 
@@ -19,7 +20,6 @@ bool supports_heads(const keel_op_call& call, uint32_t mask) {
   keel_op_call others = call;
   others.input_count = mask;
   const keel_tensor* const given = call.inputs[mask];
-  if (kit::attributes<keel_op_attention_attributes>(call).p != 0) return false;
   return is_dense_float_call(others) && call.inputs[0]->shape[1] <= kMaxHeads &&
          call.inputs[0]->shape[0] <= kMaxTokens && call.inputs[1]->shape[0] <= kMaxTokens &&
          (given == nullptr || given->shape[3] <= 1 || given->strides[3] == 1);
@@ -45,6 +45,15 @@ simt::AttentionMask mask_of(const keel_tensor* mask) {
       mask->shape[2] == 1 ? INT64_MAX : mask->shape[2],       mask->shape[3]};
 }
 
+simt::AttentionDropout dropout_of(const keel_op_call& call) {
+  // attention_backward has the same.
+  const auto attributes = kit::attributes<keel_op_attention_attributes>(call);
+  if (attributes.p == 0) return {};
+  return {static_cast<uint64_t>(attributes.seed), static_cast<uint64_t>(attributes.offset),
+          (extent(*call.inputs[1], 0) + 3) / 4, static_cast<float>(1 / (1 - attributes.p)),
+          static_cast<uint32_t>(std::ldexp(attributes.p, 32))};
+}
+
 simt::AttentionProblem problem_of(const keel_op_call& call, uint32_t cu_seqlens) {
   const keel_tensor& q = *call.inputs[0];
   const keel_tensor& k = *call.inputs[1];
@@ -63,7 +72,8 @@ simt::AttentionProblem problem_of(const keel_op_call& call, uint32_t cu_seqlens)
           extent(q, 2),
           static_cast<float>(kit::attributes<keel_op_attention_attributes>(call).scale),
           kit::attributes<keel_op_attention_attributes>(call).causal != 0 ? 1U : 0U,
-          mask_of(call.inputs[cu_seqlens + 2])};
+          mask_of(call.inputs[cu_seqlens + 2]),
+          dropout_of(call)};
 }
 
 // Kernels of one kind and dtype, for heads of up to 64, 128 and 256 elements.

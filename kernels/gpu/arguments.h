@@ -162,6 +162,14 @@ struct AttentionMask {
   int64_t queries, keys;
 };
 
+// Dropout of the weights. A query of a head has |counters| counters of Philox; 0: no dropout. A
+// weight is kept, multiplied by |factor|, if its word is at least |threshold|.
+struct AttentionDropout {
+  uint64_t seed, offset, counters;
+  float factor;
+  uint32_t threshold;
+};
+
 // Tensors are dense; cu_seqlens 0: one sequence.
 struct AttentionProblem {
   Address q, k, v, cu_seqlens_q, cu_seqlens_k;
@@ -169,6 +177,7 @@ struct AttentionProblem {
   float scale;
   uint32_t causal;
   AttentionMask mask;
+  AttentionDropout dropout;
 };
 // Tokens per block, and rows in shared memory for one summation step.
 inline constexpr uint32_t kAttentionTile = 64;

@@ -8,6 +8,7 @@ namespace {
 template <uint32_t kWidth, typename T>
 KEEL_SIMT_FUNCTION void attention(const AttentionArguments& args) {
   KEEL_SIMT_SHARED(int64_t, windows, kWindowCells * kAttentionTile);
+  KEEL_SIMT_SHARED(uint32_t, kept, kAttentionTile * kKeptWords);
   const AttentionProblem& problem = args.problem;
   const uint64_t head = block_index().y;
   const uint64_t kv_head = head / (problem.heads / problem.kv_heads);
@@ -27,9 +28,11 @@ KEEL_SIMT_FUNCTION void attention(const AttentionArguments& args) {
     largest[i] = kNoScore;
     total[i] = 0;
   }
-  for (int64_t key = view.some.first; key < view.some.last; key += kAttentionTile) {
+  for (int64_t key = begin_of_keys(problem, view.some.first); key < view.some.last;
+       key += kAttentionTile) {
     const auto from = static_cast<uint64_t>(key);
     const bool is_whole = view.is_whole(from);
+    draw_kept(problem, head, first, from, kept);
     float weights[kAttentionOwn][kAttentionOwn];
     multiply_heads(q, first, k, from, weights);
     make_scores(
@@ -50,6 +53,7 @@ KEEL_SIMT_FUNCTION void attention(const AttentionArguments& args) {
         weights[i][j] =
             sees(windows, row, from + Tiles::column(j)) ? expf(weights[i][j] - shift) : 0;
         sum += weights[i][j];
+        weights[i][j] *= dropout_factor(problem, kept, row, Tiles::column(j));
       }
       const float fading = expf(largest[i] - shift);
       total[i] = total[i] * fading + reduce_side<Sum>(sum);

@@ -7,6 +7,7 @@
 #ifndef KEEL_KERNELS_GPU_ATTENTION_H_
 #define KEEL_KERNELS_GPU_ATTENTION_H_
 
+#include "kernels/gpu/philox.h"
 #include "kernels/gpu/simt.h"
 
 namespace keel::simt {
@@ -252,6 +253,49 @@ KEEL_SIMT_FUNCTION void make_scores(const AttentionProblem& problem, uint64_t he
       products[i][j] += mask[static_cast<uint64_t>(at)];
     }
   }
+}
+
+// ---- dropout ----------------------------------------------------------------------
+
+// Counters of Philox whose bits one word of shared memory holds, and words of a query.
+inline constexpr uint32_t kKeptCounters = 4;
+inline constexpr uint32_t kKeptKeys = 4 * kKeptCounters;
+inline constexpr uint32_t kKeptWords = kAttentionTile / kKeptKeys;
+
+// Draws the weights that a tile of queries and a tile of keys keep, a bit each, if there is
+// dropout. |first_key| is a multiple of 4. Other threads see |kept| after the next barrier.
+template <typename Cells>
+KEEL_SIMT_FUNCTION void draw_kept(const AttentionProblem& problem, uint64_t head,
+                                  uint64_t first_query, uint64_t first_key, Cells& kept) {
+  const AttentionDropout& dropout = problem.dropout;
+  if (dropout.counters == 0) return;
+  const uint64_t first_row = head * problem.tokens_q + first_query;
+  for (uint32_t e = thread_index().x; e < kAttentionTile * kKeptWords; e += kThreads) {
+    const uint64_t counter = dropout.offset + (first_row + e / kKeptWords) * dropout.counters +
+                             first_key / 4 + e % kKeptWords * kKeptCounters;
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < kKeptCounters; ++i) {
+      const Philox random(counter + i, dropout.seed);
+      for (uint32_t word = 0; word < 4; ++word) {
+        if (random.words[word] >= dropout.threshold) bits |= 1U << (4 * i + word);
+      }
+    }
+    kept[e] = bits;
+  }
+}
+
+// The factor of a weight: of query |row| and key |column| of the tiles.
+template <typename Cells>
+KEEL_SIMT_FUNCTION float dropout_factor(const AttentionProblem& problem, const Cells& kept,
+                                        uint32_t row, uint32_t column) {
+  if (problem.dropout.counters == 0) return 1;
+  const uint32_t bits = kept[row * kKeptWords + column / kKeptKeys];
+  return (bits >> column % kKeptKeys & 1U) != 0 ? problem.dropout.factor : 0;
+}
+
+// The key at which the tiles of keys begin that queries see from |key| on.
+KEEL_SIMT_FUNCTION int64_t begin_of_keys(const AttentionProblem& problem, int64_t key) {
+  return problem.dropout.counters == 0 ? key : key & ~int64_t{3};
 }
 
 }  // namespace keel::simt

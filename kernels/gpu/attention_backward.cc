@@ -64,6 +64,7 @@ template <uint32_t kWidth, typename T>
 KEEL_SIMT_FUNCTION void attention_dq(const AttentionBackwardArguments& args) {
   KEEL_SIMT_SHARED(int64_t, windows, kWindowCells * kAttentionTile);
   const AttentionProblem& problem = args.problem;
+  KEEL_SIMT_SHARED(uint32_t, kept, kAttentionTile * kKeptWords);
   const uint64_t head = block_index().y;
   const BackwardHeads<T> heads(args, head);
   const uint64_t first = uint64_t{block_index().x} * kAttentionTile;
@@ -71,9 +72,11 @@ KEEL_SIMT_FUNCTION void attention_dq(const AttentionBackwardArguments& args) {
     return gradient_window(problem, heads.logsumexp, query);
   });
   Sums<kWidth> sums = {};
-  for (int64_t key = view.some.first; key < view.some.last; key += kAttentionTile) {
+  for (int64_t key = begin_of_keys(problem, view.some.first); key < view.some.last;
+       key += kAttentionTile) {
     const auto from = static_cast<uint64_t>(key);
     const bool is_whole = view.is_whole(from);
+    draw_kept(problem, head, first, from, kept);
     float slopes[kAttentionOwn][kAttentionOwn];
     float of_values[kAttentionOwn][kAttentionOwn];
     multiply_heads(heads.q, first, heads.k, from, slopes);
@@ -89,7 +92,8 @@ KEEL_SIMT_FUNCTION void attention_dq(const AttentionBackwardArguments& args) {
           continue;
         }
         const float p = expf(slopes[i][j] - heads.logsumexp[first + row]);
-        slopes[i][j] = problem.scale * p * (of_values[i][j] - heads.delta[first + row]);
+        const float factor = dropout_factor(problem, kept, row, Tiles::column(j));
+        slopes[i][j] = problem.scale * p * (factor * of_values[i][j] - heads.delta[first + row]);
       }
     }
     add_weighted<kWidth>(
@@ -107,6 +111,7 @@ template <uint32_t kWidth, typename T>
 KEEL_SIMT_FUNCTION void attention_dk_dv(const AttentionBackwardArguments& args) {
   KEEL_SIMT_SHARED(int64_t, windows, kWindowCells * kAttentionTile);
   const AttentionProblem& problem = args.problem;
+  KEEL_SIMT_SHARED(uint32_t, kept, kAttentionTile * kKeptWords);
   const uint64_t kv_head = block_index().y;
   const uint64_t group = problem.heads / problem.kv_heads;
   const uint64_t first = uint64_t{block_index().x} * kAttentionTile;
@@ -122,6 +127,7 @@ KEEL_SIMT_FUNCTION void attention_dk_dv(const AttentionBackwardArguments& args) 
           view.some.first >= static_cast<int64_t>(first + kAttentionTile)) {
         continue;  // uniform across the block
       }
+      draw_kept(problem, head, from, first, kept);
       float weights[kAttentionOwn][kAttentionOwn];
       float slopes[kAttentionOwn][kAttentionOwn];
       multiply_heads(heads.k, first, heads.q, from, weights);
@@ -138,8 +144,9 @@ KEEL_SIMT_FUNCTION void attention_dk_dv(const AttentionBackwardArguments& args) 
             continue;
           }
           const float p = expf(weights[i][j] - heads.logsumexp[from + query]);
-          weights[i][j] = p;
-          slopes[i][j] = problem.scale * p * (slopes[i][j] - heads.delta[from + query]);
+          const float factor = dropout_factor(problem, kept, query, Tiles::own_row() + i);
+          weights[i][j] = factor * p;
+          slopes[i][j] = problem.scale * p * (factor * slopes[i][j] - heads.delta[from + query]);
         }
       }
       const bool is_whole = view.is_whole(first);
