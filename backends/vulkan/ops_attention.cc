@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention, its gradient and the merge of partial results.
 #include <algorithm>
+#include <cmath>
 
 #include "backends/vulkan/ops.h"
 
@@ -15,7 +16,7 @@ constexpr uint64_t kTile = 32;
 // dq.
 struct Arguments {
   uint64_t q, k, v, cu_seqlens_q, cu_seqlens_k;
-  uint64_t mask;  // of a Mask
+  uint64_t details;  // of a Details
   uint64_t dout, logsumexp, delta, like_q, dk, dv;
   uint32_t sequences, tokens_q, tokens_k, heads, kv_heads, width;
   float scale;
@@ -23,20 +24,23 @@ struct Arguments {
 };
 static_assert(sizeof(Arguments) <= kPushConstantBytes);
 
-// Describes a mask at the beginning of the workspace: the push constants are full.
-struct Mask {
-  uint64_t data;
+// Describes a mask and dropout at the beginning of the workspace: the push constants are full.
+struct Details {
+  uint64_t mask;
   uint32_t sequence_stride, head_stride, query_stride, queries, keys;
+  uint32_t reserved;
+  uint64_t seed, offset;
+  uint32_t counters, threshold;
+  float factor;
 };
-constexpr uint64_t kMaskBytes = 64;  // what follows stays aligned
-static_assert(sizeof(Mask) <= kMaskBytes);
+constexpr uint64_t kDetailsBytes = 64;  // what follows stays aligned
+static_assert(sizeof(Details) <= kDetailsBytes);
 
 // |mask|: the index of the last input, of which the rows alone must be dense.
 bool supports_heads(const Device& device, const keel_op_call& call, uint32_t mask) {
   keel_op_call others = call;
   others.input_count = mask;
   const keel_tensor* const given = call.inputs[mask];
-  if (kit::attributes<keel_op_attention_attributes>(call).p != 0) return false;
   return supports_floats(device, others) &&
          (given == nullptr || ((given->shape[3] <= 1 || given->strides[3] == 1) &&
                                kit::span_bytes(*given) / sizeof(float) < uint64_t{kMaxElements}));
@@ -50,33 +54,56 @@ bool supports_attention_backward(const Device& device, const keel_op_call& call)
   return supports_heads(device, call, /*mask=*/8);
 }
 
-uint64_t mask_workspace(const keel_tensor* mask) {
-  return mask == nullptr ? 0 : kMaskBytes;
-}
-
-// Describes |mask| in the workspace, if there is one.
-keel_status describe(Stream& stream, const keel_tensor* mask, void* workspace,
-                     Arguments* arguments) {
-  if (mask == nullptr) return KEEL_OK;
-  const auto stride = [mask](int axis) {
-    return mask->shape[axis] == 1 ? 0 : static_cast<uint32_t>(mask->strides[axis]);
-  };
-  const auto limit = [mask](int axis) {
-    return static_cast<uint32_t>(std::min<int64_t>(mask->shape[axis], UINT32_MAX));
-  };
-  const Mask described = {address_of(*mask),
-                          stride(0),
-                          stride(1),
-                          stride(2),
-                          mask->shape[2] == 1 ? UINT32_MAX : limit(2),
-                          limit(3)};
-  arguments->mask = reinterpret_cast<uintptr_t>(workspace);
-  arguments->flags |= 4U;
-  return stream.copy(KEEL_COPY_HOST_TO_DEVICE, workspace, &described, sizeof(described));
-}
-
 uint32_t extent(const keel_tensor& tensor, int axis) {
   return static_cast<uint32_t>(tensor.shape[axis]);
+}
+
+// |mask|: the index of the last input.
+uint64_t details_workspace(const keel_op_call& call, uint32_t mask) {
+  // attention_backward has the same.
+  const auto attributes = kit::attributes<keel_op_attention_attributes>(call);
+  return call.inputs[mask] == nullptr && attributes.p == 0 ? 0 : kDetailsBytes;
+}
+
+void describe_mask(const keel_tensor& mask, Details* details) {
+  const auto stride = [&mask](int axis) {
+    return mask.shape[axis] == 1 ? 0 : static_cast<uint32_t>(mask.strides[axis]);
+  };
+  const auto limit = [&mask](int axis) {
+    return static_cast<uint32_t>(std::min<int64_t>(mask.shape[axis], UINT32_MAX));
+  };
+  details->mask = address_of(mask);
+  details->sequence_stride = stride(0);
+  details->head_stride = stride(1);
+  details->query_stride = stride(2);
+  details->queries = mask.shape[2] == 1 ? UINT32_MAX : limit(2);
+  details->keys = limit(3);
+}
+
+void describe_dropout(const keel_op_call& call, Details* details) {
+  const auto attributes = kit::attributes<keel_op_attention_attributes>(call);
+  details->seed = static_cast<uint64_t>(attributes.seed);
+  details->offset = static_cast<uint64_t>(attributes.offset);
+  details->counters = (extent(*call.inputs[1], 0) + 3) / 4;
+  details->threshold = static_cast<uint32_t>(std::ldexp(attributes.p, 32));
+  details->factor = static_cast<float>(1 / (1 - attributes.p));
+}
+
+// Describes the mask, input |mask|, and dropout in the workspace, if there are any.
+keel_status describe(Stream& stream, const keel_op_call& call, uint32_t mask, void* workspace,
+                     Arguments* arguments) {
+  if (details_workspace(call, mask) == 0) return KEEL_OK;
+  Details details = {};
+  if (call.inputs[mask] != nullptr) {
+    describe_mask(*call.inputs[mask], &details);
+    arguments->flags |= 4U;
+  }
+  if (kit::attributes<keel_op_attention_attributes>(call).p != 0) {
+    describe_dropout(call, &details);
+    arguments->flags |= 8U;
+  }
+  arguments->details = reinterpret_cast<uintptr_t>(workspace);
+  return stream.copy(KEEL_COPY_HOST_TO_DEVICE, workspace, &details, sizeof(details));
 }
 
 Arguments arguments_of(const keel_op_call& call, uint32_t cu_seqlens) {
@@ -118,12 +145,12 @@ keel_status dispatch_tiles(Stream& stream, PipelineKey kernel, const Arguments& 
 }
 
 uint64_t attention_workspace(const keel_op_call& call) {
-  return mask_workspace(call.inputs[5]);
+  return details_workspace(call, /*mask=*/5);
 }
 
 keel_status run_attention(Stream& stream, const keel_op_call& call, void* workspace) {
   Arguments arguments = arguments_of(call, /*cu_seqlens=*/3);
-  const keel_status status = describe(stream, call.inputs[5], workspace, &arguments);
+  const keel_status status = describe(stream, call, /*mask=*/5, workspace, &arguments);
   if (status != KEEL_OK) return status;
   arguments.like_q = address_of(*call.outputs[0]);
   arguments.logsumexp = address_of(*call.outputs[1]);
@@ -133,7 +160,7 @@ keel_status run_attention(Stream& stream, const keel_op_call& call, void* worksp
 }
 
 uint64_t attention_backward_workspace(const keel_op_call& call) {
-  return mask_workspace(call.inputs[8]) +
+  return details_workspace(call, /*mask=*/8) +
          static_cast<uint64_t>(kit::element_count(*call.inputs[5])) * sizeof(float);
 }
 
@@ -142,7 +169,7 @@ keel_status run_attention_backward(Stream& stream, const keel_op_call& call, voi
   Arguments arguments = arguments_of(call, /*cu_seqlens=*/6);
   arguments.dout = address_of(*call.inputs[4]);
   arguments.logsumexp = address_of(*call.inputs[5]);
-  arguments.delta = reinterpret_cast<uintptr_t>(workspace) + mask_workspace(call.inputs[8]);
+  arguments.delta = reinterpret_cast<uintptr_t>(workspace) + details_workspace(call, /*mask=*/8);
   arguments.like_q = address_of(*call.outputs[0]);
   arguments.dk = address_of(*call.outputs[1]);
   arguments.dv = address_of(*call.outputs[2]);
@@ -151,7 +178,7 @@ keel_status run_attention_backward(Stream& stream, const keel_op_call& call, voi
     uint32_t tokens, heads, width;
   } rows = {address_of(*call.inputs[3]), arguments.dout,  arguments.delta,
             arguments.tokens_q,          arguments.heads, arguments.width};
-  keel_status status = describe(stream, call.inputs[8], workspace, &arguments);
+  keel_status status = describe(stream, call, /*mask=*/8, workspace, &arguments);
   if (status != KEEL_OK) return status;
   status =
       stream.dispatch(stored_key(dtype, Shader::kAttentionDelta, Shader::kAttentionDelta16), &rows,

@@ -25,7 +25,8 @@ void main() {
       largest[i] = nothing();
       total[i] = 0.0;
     }
-    for (uint key = seen.x; key < seen.y; key += kTile) {
+    for (uint key = begin_of_keys(seen.x); key < seen.y; key += kTile) {
+      draw_kept(head, first, key);
       float weights[kOwn][kOwn];
       multiply_heads(queries, first, keys, key, weights);
       make_scores(head, key, false, weights);
@@ -57,6 +58,15 @@ void main() {
           sum += g_weights[(own_row() + i) * kPitch + j];
         }
         total[i] += sum;
+      }
+      if (has_dropout()) {
+        // After the sum, which is of all weights.
+        for (uint i = 0; i < kOwn; ++i) {
+          for (uint j = 0; j < kOwn; ++j) {
+            weights[i][j] *= dropout_factor(own_row() + i, own_column(j));
+          }
+        }
+        share_weights(weights);
       }
       add_weighted(values, key, false, 0, sums);
     }

@@ -7,6 +7,8 @@
 // Loops over what an invocation owns must be unrolled, for arrays to stay in registers; others say
 // [[dont_unroll]], without which heads of 256 take lavapipe five times as long to compile.
 #extension GL_EXT_control_flow_attributes : require
+#include "philox.glsl"
+
 const uint kTile = 32;
 const uint kSide = 16;  // invocations along a side of a pair of tiles
 const uint kOwn = kTile / kSide;
@@ -19,15 +21,21 @@ float nothing() { return uintBitsToFloat(0xff800000u); }  // -infinity
 const uint kColumns = 4 << (kVariant >> 1);
 const uint kWidth = kColumns * kSide;
 
-// The mask, whose rows are dense. Strides are in elements, and 0 where one row serves all.
-// |queries| and |keys| of each sequence are not hidden.
-layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Mask {
-  Floats data;
+// The mask, whose rows are dense: strides are in elements, and 0 where one row serves all; |queries|
+// and |keys| of each sequence are not hidden. Dropout: a query of a head has |counters| counters,
+// and a weight is kept, multiplied by |factor|, if its word is at least |threshold|.
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Details {
+  Floats mask;
   uint sequence_stride;
   uint head_stride;
   uint query_stride;
   uint queries;
   uint keys;
+  uvec2 seed;    // the lower half first
+  uvec2 offset;  // the counter at weight 0
+  uint counters;
+  uint threshold;
+  float factor;
 };
 
 layout(push_constant, std430) uniform Arguments {
@@ -36,7 +44,7 @@ layout(push_constant, std430) uniform Arguments {
   Floats v;
   Ints cu_seqlens_q;
   Ints cu_seqlens_k;
-  Mask mask;
+  Details details;
   Floats dout;
   Floats logsumexp;
   Floats delta;   // [heads, tokens_q]: dout . out
@@ -56,12 +64,15 @@ layout(push_constant, std430) uniform Arguments {
 bool is_causal() { return (flags & 1) != 0; }
 bool is_packed() { return (flags & 2) != 0; }
 bool has_mask() { return (flags & 4) != 0; }
+bool has_dropout() { return (flags & 8) != 0; }
 
 shared float g_a[kDepth * kPitch];
 shared float g_b[kDepth * kPitch];
 shared float g_weights[kTile * kPitch];
 shared float g_rows[kRows * kWidth];
 shared uvec3 g_windows[kTile];  // of the queries of a tile
+const uint kCounters = kTile / 4;  // of a row of a tile
+shared uint g_kept[kTile * kCounters];  // four bits of a query's weights
 
 uint own_row() { return gl_LocalInvocationID.x / kSide * kOwn; }
 // Columns are dealt out one by one, so that neighbours store neighbours.
@@ -101,8 +112,8 @@ uvec3 find_window(uint query) {
   if (is_causal()) k_last = clamp(k_last - (q_last - int(query)) + 1, k_first, k_last);
   if (!has_mask()) return uvec3(k_first, k_last, 0);
   const uint row = query - uint(q_first);
-  const uint keys = row < mask.queries ? min(uint(k_last - k_first), mask.keys) : 0;
-  const uint at = sequence * mask.sequence_stride + row * mask.query_stride;
+  const uint keys = row < details.queries ? min(uint(k_last - k_first), details.keys) : 0;
+  const uint at = sequence * details.sequence_stride + row * details.query_stride;
   return uvec3(k_first, uint(k_first) + keys, at - uint(k_first));
 }
 
@@ -174,16 +185,43 @@ void make_scores(uint head, uint key, bool of_keys, inout float scores[kOwn][kOw
     for (uint j = 0; j < kOwn; ++j) scores[i][j] *= scale;
   }
   if (!has_mask()) return;
-  const uint of_head = head * mask.head_stride;
+  const uint of_head = head * details.head_stride;
   for (uint i = 0; i < kOwn; ++i) {
     for (uint j = 0; j < kOwn; ++j) {
       const uint query = of_keys ? own_column(j) : own_row() + i;
       const uint token = key + (of_keys ? own_row() + i : own_column(j));
       if (!sees(query, token)) continue;
-      scores[i][j] += mask.data.at[g_windows[query].z + of_head + token];
+      scores[i][j] += details.mask.at[g_windows[query].z + of_head + token];
     }
   }
 }
+
+// ---- dropout -----------------------------------------------------------------------
+
+// Draws the weights that queries and keys of a pair of tiles keep, if there is dropout: a counter
+// for each invocation. |key| is a multiple of 4. Others see g_kept after the next barrier.
+void draw_kept(uint head, uint query, uint key) {
+  if (!has_dropout()) return;
+  const uint row = head * tokens_q + query + gl_LocalInvocationID.x / kCounters;
+  uint upper, lower, carry;
+  umulExtended(row, details.counters, upper, lower);
+  const uint begin = uaddCarry(details.offset.x, lower, carry);
+  const uvec4 words =
+      philox_at(uvec2(begin, details.offset.y + upper + carry),
+                key / 4 + gl_LocalInvocationID.x % kCounters, details.seed);
+  const uvec4 kept = uvec4(greaterThanEqual(words, uvec4(details.threshold)));
+  g_kept[gl_LocalInvocationID.x] = kept.x | kept.y << 1 | kept.z << 2 | kept.w << 3;
+}
+
+// The factor of a weight: of query |row| and key |column| of the tiles.
+float dropout_factor(uint row, uint column) {
+  if (!has_dropout()) return 1.0;
+  const uint kept = g_kept[row * kCounters + column / 4] >> column % 4;
+  return (kept & 1) != 0 ? details.factor : 0.0;
+}
+
+// The key at which the tiles of keys begin that queries see from |key| on.
+uint begin_of_keys(uint key) { return has_dropout() ? key & ~3u : key; }
 
 void share_weights(float weights[kOwn][kOwn]) {
   barrier();  // what was there before has been read

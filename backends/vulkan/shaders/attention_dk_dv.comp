@@ -30,6 +30,7 @@ void main() {
       for (uint from = 0; from < tokens_q; from += kTile) {
         const uvec2 seen = fill_windows(from, true, rows);
         if (seen.y <= first || seen.x >= first + kTile) continue;  // the whole workgroup does
+        draw_kept(head, from, first);
         float weights[kOwn][kOwn];
         float slopes[kOwn][kOwn];
         multiply_heads(keys, first, queries, from, weights);
@@ -41,8 +42,10 @@ void main() {
             float p = 0.0;
             float slope = 0.0;
             if (sees(own_column(j), first + own_row() + i)) {
+              const float factor = dropout_factor(own_column(j), own_row() + i);
               p = exp_or_infinity(weights[i][j] - logsumexp.at[rows + query]);
-              slope = scale * p * (slopes[i][j] - delta.at[rows + query]);
+              slope = scale * p * (factor * slopes[i][j] - delta.at[rows + query]);
+              p *= factor;
             }
             weights[i][j] = p;
             slopes[i][j] = slope;

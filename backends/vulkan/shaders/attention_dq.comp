@@ -22,7 +22,8 @@ void main() {
     for (uint i = 0; i < kOwn; ++i) {
       for (uint c = 0; c < kColumns; ++c) sums[i][c] = 0.0;
     }
-    for (uint key = seen.x; key < seen.y; key += kTile) {
+    for (uint key = begin_of_keys(seen.x); key < seen.y; key += kTile) {
+      draw_kept(head, first, key);
       float slopes[kOwn][kOwn];
       float of_values[kOwn][kOwn];
       multiply_heads(queries, first, keys, key, slopes);
@@ -34,7 +35,8 @@ void main() {
           float slope = 0.0;
           if (sees(own_row() + i, key + own_column(j))) {
             const float p = exp_or_infinity(slopes[i][j] - logsumexp.at[rows + query]);
-            slope = scale * p * (of_values[i][j] - delta.at[rows + query]);
+            const float factor = dropout_factor(own_row() + i, own_column(j));
+            slope = scale * p * (factor * of_values[i][j] - delta.at[rows + query]);
           }
           slopes[i][j] = slope;
         }
