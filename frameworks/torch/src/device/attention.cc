@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // scaled_dot_product_attention by Keel's operator, which makes no matrix of scores. PyTorch
-// composes what the operator lacks, dropout and gradients of masks, of matmul and softmax.
+// composes what the operator lacks, as gradients of masks, of matmul and softmax.
 #include <ATen/ATen.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "devices.h"
+#include "generator.h"
 #include "views.h"
 
 namespace keel_torch::device {
@@ -66,10 +67,14 @@ View view_of(const Tensor& tensor) {
 }
 
 keel_op_attention_attributes attributes_of(const Tensor& query, bool is_causal,
-                                           std::optional<double> scale) {
+                                           std::optional<double> scale, double dropout,
+                                           const Philox& philox) {
   keel_op_attention_attributes attributes = KEEL_OP_ATTENTION_ATTRIBUTES;
   attributes.scale = scale.value_or(1 / std::sqrt(static_cast<double>(query.size(3))));
   attributes.causal = is_causal ? 1 : 0;
+  attributes.p = dropout;
+  attributes.seed = philox.seed;
+  attributes.offset = philox.offset;
   return attributes;
 }
 
@@ -100,6 +105,18 @@ struct Rows {
   }
 };
 
+// Reserves the random numbers of a call; none without dropout.
+Philox reserve_for(const Rows& rows, double dropout) {
+  if (dropout == 0) return {0, 0};
+  const int64_t row = (rows.k.size(0) + 3) / 4 * 4;
+  return reserve(std::nullopt, rows.q.device().index(), rows.q.size(1) * rows.q.size(0) * row);
+}
+
+// On the host, where PyTorch keeps it for the gradient.
+Tensor host_number(int64_t number) {
+  return at::scalar_tensor(number, at::TensorOptions(at::kLong).device(at::kCPU));
+}
+
 void check_ran(bool ran, const char* name, const Tensor& query) {
   TORCH_CHECK(ran, "keel: no kernel runs ", name, " of ", query.scalar_type(), " on ",
               query.device());
@@ -109,7 +126,7 @@ using Attention =
     std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
 
 Attention attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                    const std::optional<Tensor>& bias, double, bool is_causal, bool,
+                    const std::optional<Tensor>& bias, double dropout, bool is_causal, bool,
                     std::optional<double> scale) {
   Rows rows(query, key, value);
   const Tensor ends_q = ends_of_sequences(query);
@@ -122,7 +139,8 @@ Attention attention(const Tensor& query, const Tensor& key, const Tensor& value,
                    view_of(ends_q), view_of(ends_k), view_of(mask)};
   const View outputs[] = {View(out), View(logsumexp)};
   const bool has_ends = ends_q.defined();
-  const auto attributes = attributes_of(query, is_causal, scale);
+  const Philox philox = reserve_for(rows, dropout);
+  const auto attributes = attributes_of(query, is_causal, scale, dropout, philox);
   const std::initializer_list<const View*> of_inputs = {&inputs[0],
                                                         &inputs[1],
                                                         &inputs[2],
@@ -142,16 +160,16 @@ Attention attention(const Tensor& query, const Tensor& key, const Tensor& value,
           ends_k,
           query.size(2),
           key.size(2),
-          {},
-          {},
+          dropout == 0 ? Tensor() : host_number(philox.seed),
+          dropout == 0 ? Tensor() : host_number(philox.offset),
           {}};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
     const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value,
     const Tensor& bias, std::array<bool, 4>, const Tensor& output, const Tensor& logsumexp,
-    const Tensor& ends_q, const Tensor& ends_k, c10::SymInt, c10::SymInt, double, bool is_causal,
-    const Tensor&, const Tensor&, std::optional<double> scale) {
+    const Tensor& ends_q, const Tensor& ends_k, c10::SymInt, c10::SymInt, double dropout,
+    bool is_causal, const Tensor& seed, const Tensor& offset, std::optional<double> scale) {
   Rows rows(query, key, value);
   const Tensor out = by_token(output).contiguous();  // what kernels ask of these two
   const Tensor dout = by_token(gradient).contiguous();
@@ -163,8 +181,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
                    View(logsumexp), view_of(ends_q), view_of(ends_k), view_of(mask)};
   const View outputs[] = {View(dq), View(dk), View(dv)};
   const bool has_ends = ends_q.defined();
+  const Philox philox =
+      dropout == 0 ? Philox{0, 0} : Philox{seed.item<int64_t>(), offset.item<int64_t>()};
   // attention_backward has the same.
-  const keel_op_attention_attributes attributes = attributes_of(query, is_causal, scale);
+  const auto attributes = attributes_of(query, is_causal, scale, dropout, philox);
   const std::initializer_list<const View*> of_inputs = {&inputs[0],
                                                         &inputs[1],
                                                         &inputs[2],
@@ -219,36 +239,48 @@ View sketch(c10::DeviceIndex device, keel_dtype dtype, std::initializer_list<int
   return view;
 }
 
-bool find_masked_kernels(c10::DeviceIndex device, keel_dtype dtype) {
+// Parts of attention that some devices' kernels lack.
+struct Extras {
+  bool mask = false, dropout = false;
+};
+
+bool find_kernels(c10::DeviceIndex device, keel_dtype dtype, Extras extras) {
   const View heads = sketch(device, dtype, {16, 1, 16});
   const View rows = sketch(device, KEEL_FLOAT32, {1, 16});
   const View mask = sketch(device, KEEL_FLOAT32, {1, 1, 16, 16});
-  const keel_op_attention_attributes attributes = KEEL_OP_ATTENTION_ATTRIBUTES;
+  const View* const given = extras.mask ? &mask : nullptr;
+  keel_op_attention_attributes attributes = KEEL_OP_ATTENTION_ATTRIBUTES;
+  if (extras.dropout) attributes.p = 0.5;
   constexpr uint32_t kAttributes = sizeof attributes / sizeof(keel_attribute);
-  return has_kernel(device, KEEL_OP_ATTENTION, {&heads, &heads, &heads, nullptr, nullptr, &mask},
+  return has_kernel(device, KEEL_OP_ATTENTION, {&heads, &heads, &heads, nullptr, nullptr, given},
                     {&heads, &rows}, &attributes, kAttributes) &&
          has_kernel(device, KEEL_OP_ATTENTION_BACKWARD,
-                    {&heads, &heads, &heads, &heads, &heads, &rows, nullptr, nullptr, &mask},
+                    {&heads, &heads, &heads, &heads, &heads, &rows, nullptr, nullptr, given},
                     {&heads, &heads, &heads}, &attributes, kAttributes);
 }
 
-// Returns whether the device of |query| itself runs attention with masks. Where it does not, Keel
-// would on the CPU, and PyTorch's composition is better. Asks Keel once for each dtype and device.
-bool has_masked_kernels(const Tensor& query) {
+// Returns whether the device of |query| itself runs attention with |extras|. Where it does not,
+// Keel would on the CPU, and PyTorch's composition is better. Asks Keel once for each dtype, device
+// and extras.
+bool has_kernels(const Tensor& query, Extras extras) {
+  if (!extras.mask && !extras.dropout) return true;
   enum : int8_t { kUnknown, kAbsent, kPresent };
-  static std::array<std::atomic<int8_t>, 3 << 7> known = {};
+  static std::array<std::atomic<int8_t>, 3 << 9> known = {};
   const c10::DeviceIndex device = query.device().index();
   const at::ScalarType type = query.scalar_type();
-  const size_t place = type == at::kFloat ? 0 : type == at::kHalf ? 1 : 2;
+  const size_t place = (type == at::kFloat  ? 0
+                        : type == at::kHalf ? 4
+                                            : 8) +
+                       (extras.mask ? 1 : 0) + (extras.dropout ? 2 : 0);
   std::atomic<int8_t>& result = known[(place << 7) + static_cast<size_t>(device)];
   if (result.load(std::memory_order_relaxed) == kUnknown) {
-    const bool found = find_masked_kernels(device, dtype_of(type));
+    const bool found = find_kernels(device, dtype_of(type), extras);
     result.store(found ? kPresent : kAbsent, std::memory_order_relaxed);
   }
   return result.load(std::memory_order_relaxed) == kPresent;
 }
 
-// Whether Keel's operator takes |mask| with a query that is_taken().
+// Whether Keel's operator takes the form of |mask| with a query that is_taken().
 bool is_mask_taken(const Tensor& mask, const Tensor& query, const Tensor& key, bool is_causal) {
   const at::ScalarType type = mask.scalar_type();
   const bool is_known =
@@ -260,15 +292,17 @@ bool is_mask_taken(const Tensor& mask, const Tensor& query, const Tensor& key, b
     const int64_t extent = mask.size(-axis);
     if (extent != 1 && extent != query.size(4 - axis)) return false;
   }
-  return has_masked_kernels(query);
+  return true;
 }
 
 int64_t attention_choice(const Tensor& query, const Tensor& key, const Tensor& value,
                          const std::optional<Tensor>& mask, double dropout, bool is_causal,
                          std::optional<double>, bool is_grouped) {
   const bool has_mask = mask.has_value() && mask->defined();
-  const bool is_fused = dropout == 0 && is_taken(query, key, value, is_causal, is_grouped) &&
-                        (!has_mask || is_mask_taken(*mask, query, key, is_causal));
+  const bool is_fused = dropout >= 0 && dropout < 1 &&
+                        is_taken(query, key, value, is_causal, is_grouped) &&
+                        (!has_mask || is_mask_taken(*mask, query, key, is_causal)) &&
+                        has_kernels(query, {.mask = has_mask, .dropout = dropout != 0});
   return static_cast<int64_t>(is_fused ? sdp::SDPBackend::overrideable : sdp::SDPBackend::math);
 }
 

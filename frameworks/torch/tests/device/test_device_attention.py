@@ -130,6 +130,81 @@ class DeviceAttentionTest(DeviceCase):
         narrow = by_token(2, 2, 6, 4)
         self.check(x[0], x[1], narrow, is_fused=False)
 
+    def check_dropout(self, query, key, value, p, **options):
+        """The weights of a first call give the factors of a second one with the same seed."""
+        tokens = key.shape[2]
+        self.assertEqual(key.shape[3], tokens)  # values that are the unit matrix
+
+        def run(value, dropout):
+            torch.manual_seed(9)
+            given = [x.to("keel").requires_grad_() for x in (query, key, value)]
+            on_device = {name: x.to("keel") if isinstance(x, torch.Tensor) else x
+                         for name, x in options.items()}
+            with Operators() as operators:
+                out = scaled_dot_product_attention(*given, dropout_p=dropout, **on_device)
+            self.assertIn(FUSED, operators.names)
+            return out, given
+
+        unit = torch.eye(tokens).expand(*key.shape[:2], -1, -1).contiguous()
+        weights = run(unit, 0)[0].detach().cpu()
+        dropped = run(unit, p)[0].detach().cpu()
+        kept = dropped != 0
+        torch.testing.assert_close(dropped, weights * kept / (1 - p), atol=1e-6, rtol=1e-6)
+        share = kept.sum().item() / (weights != 0).sum().item()
+        self.assertTrue(abs(share - (1 - p)) < 0.15, share)
+
+        out, ours = run(value, p)
+        gradient = torch.randn(out.shape)
+        out.backward(gradient.to("keel"))
+        theirs = [x.detach().clone().requires_grad_() for x in (query, key, value)]
+        groups = query.shape[1] // key.shape[1]
+        keys, values = (x.repeat_interleave(groups, 1) for x in theirs[1:])
+        scores = theirs[0] @ keys.transpose(2, 3) / key.shape[3] ** 0.5
+        if options.get("is_causal"):
+            seen = torch.ones(query.shape[2], tokens, dtype=torch.bool).tril()
+            scores = scores.masked_fill(~seen, -torch.inf)
+        scores = scores + options.get("attn_mask", 0)
+        want = (scores.softmax(-1) * kept / (1 - p)) @ values
+        want.backward(gradient)
+        for got, expected in zip((out, *(x.grad for x in ours)),
+                                 (want, *(x.grad for x in theirs))):
+            torch.testing.assert_close(got.cpu(), expected, atol=2e-5, rtol=2e-5)
+
+    def test_dropout_and_its_gradient(self):
+        x = [by_token(2, 4, 14, 14) for _ in range(3)]
+        self.check_dropout(*x, p=0.25)
+        self.check_dropout(*x, p=0.5, is_causal=True)
+        self.check_dropout(*x, p=0.25, attn_mask=torch.randn(2, 1, 14, 14))
+        grouped = [by_token(1, 4, 9, 13), by_token(1, 2, 13, 13), by_token(1, 2, 13, 13)]
+        self.check_dropout(*grouped, p=0.25, enable_gqa=True)
+
+    def test_dropout_draws_from_the_generator(self):
+        x = [by_token(2, 2, 7, 8).to("keel") for _ in range(3)]
+
+        def run(dropout):
+            return scaled_dot_product_attention(*x, dropout_p=dropout).cpu()
+
+        torch.manual_seed(3)
+        first, second = run(0.5), run(0.5)
+        torch.manual_seed(3)
+        before = torch.keel.get_rng_state()
+        plain = run(0.0)
+        self.assertTrue(torch.equal(torch.keel.get_rng_state(), before))
+        again = run(0.5)
+        # 2 heads of 14 queries, and 14 keys: four counters a row.
+        counters = torch.keel.get_rng_state()[8:].view(torch.int64) - before[8:].view(torch.int64)
+        self.assertEqual(counters.item(), 2 * 14 * 4)
+        self.assertTrue(torch.equal(first, again))
+        self.assertFalse(torch.equal(first, second))
+        self.assertFalse(torch.equal(first, plain))
+
+    def test_dropout_of_all_weights(self):
+        x = [by_token(2, 2, 7, 8).to("keel") for _ in range(3)]
+        with Operators() as operators:
+            out = scaled_dot_product_attention(*x, dropout_p=1.0)
+        self.assertNotIn(FUSED, operators.names)
+        self.assertTrue(torch.equal(out.cpu(), torch.zeros(2, 2, 7, 8)))
+
     def test_expanded_and_sliced(self):
         key = by_token(1, 2, 7, 8).expand(3, -1, -1, -1)
         self.check(by_token(3, 2, 7, 8), key, key)
