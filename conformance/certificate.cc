@@ -75,6 +75,19 @@ std::string results_digest(const Report& report) {
   return sha256_of_text(text);
 }
 
+std::string failures_text(const Report& report) {
+  bool is_real = false;
+  bool is_injected = false;
+  for (const CaseResult& result : report.results) {
+    if (result.outcome != Outcome::kPass) continue;
+    const bool is_alone = result.id.starts_with("async/tables/failure/alone/");
+    is_real = is_real || is_alone;
+    is_injected = is_injected || (!is_alone && result.id.starts_with("async/tables/failure/"));
+  }
+  if (is_real) return is_injected ? "real and injected" : "real";
+  return is_injected ? "injected" : "untested";
+}
+
 std::string certificate_text(const Report& report) {
   Json levels = Json::array();
   for (const LevelSummary& level : report.levels) levels.push_back(level_json(level));
@@ -99,6 +112,7 @@ std::string certificate_text(const Report& report) {
                       {"profile", report.profile},
                       {"levels", levels},
                       {"waived", waived},
+                      {"failures", failures_text(report)},
                       {"proves", kProves},
                       {"results_sha256", results_digest(report)}};
   certificate["digest"] = digest_of(certificate);
@@ -142,6 +156,8 @@ bool read_certificate(const std::string& text, Certificate* out_certificate, std
     for (const JsonValue& level : root.at("levels").elements()) {
       if (level.at("certified").boolean()) certificate.levels.push_back(level.at("level").text());
     }
+    // Earlier certificates lack this member.
+    certificate.failures = root.has("failures") ? root.at("failures").text() : "untested";
     *out_certificate = std::move(certificate);
   } catch (const JsonError& wrong) {
     *error = wrong.what();

@@ -27,7 +27,12 @@ struct Certificate {
   std::string profile;
   RunSettings settings;
   std::vector<std::string> levels;  // certified levels
+  std::string failures;             // failures_text() of the run
 };
+
+// Returns how work was made to fail in the cases that passed: "real" by the chip itself, "injected"
+// by the plugin's keel_test_table, "real and injected", or "untested".
+std::string failures_text(const Report& report);
 
 // Reads a certificate and checks its form and digest. If the certificate is damaged or was changed,
 // returns false, puts a sentence in |error| and leaves |out_certificate| unchanged.

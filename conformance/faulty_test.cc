@@ -127,7 +127,8 @@ TEST_F(Conform, CertifiesWhatIsRight) {
   EXPECT_EQ(level("collectives").at("certified"), false);  // no such capability
   EXPECT_EQ(outcome("ops/add/f32/7"), "pass");
   EXPECT_EQ(conform("verify '" + certificate + "'"), 0) << output_;
-  EXPECT_NE(output_.find("null core async memory ops"), std::string::npos) << output_;
+  EXPECT_NE(output_.find("null core async memory ops; failures: injected"), std::string::npos)
+      << output_;
 }
 
 TEST_F(Conform, CertifiesClaimsThatTheSampleLeavesOut) {
@@ -213,12 +214,16 @@ TEST_F(Conform, CrashIsACrashAndTheRestIsRun) {
   setenv("ASAN_OPTIONS", (options + "handle_segv=0").c_str(), 1);
   // Nearly every case on the tables uses two streams.
   EXPECT_EQ(run("crash", "--filter 'core/copy/*'"), 0) << output_;
+  setenv("KEEL_LOG", "debug", 1);
   EXPECT_EQ(run("crash", "--filter 'async/[ot][ri]*/*'"), 1);
+  unsetenv("KEEL_LOG");
   const Json crashed = find("async/order/by_event");
   EXPECT_EQ(crashed.at("outcome"), "crash") << output_;
   EXPECT_NE(crashed.at("message").get<std::string>().find("signal 11"), std::string::npos)
       << crashed;
   EXPECT_NE(crashed.at("message").get<std::string>().find("\nstream.create(0x"), std::string::npos)
+      << crashed;
+  EXPECT_NE(crashed.at("message").get<std::string>().find("a second stream"), std::string::npos)
       << crashed;
   EXPECT_EQ(outcome("async/timing/monotone"), "pass");
 }
@@ -400,6 +405,8 @@ TEST_F(Conform, VerifyRefusesWhatWasChanged) {
             0)
       << output_;
   EXPECT_EQ(conform("verify --rerun '" + certificate.string() + "'"), 0) << output_;
+  EXPECT_EQ(output_.find("seed 42,"), std::string::npos) << output_;
+  EXPECT_NE(output_.find("profile full"), std::string::npos) << output_;  // the sample
 
   std::string text = read(certificate);
   const size_t seed = text.find("\"seed\": 42");

@@ -135,6 +135,24 @@ TEST(Certificate, IsReadBack) {
   EXPECT_EQ(certificate.levels, std::vector<std::string>{"null"});
   EXPECT_EQ(certificate.settings.seed, 7U);
   EXPECT_EQ(certificate.plugin_sha256, sha256_of_text("plugin"));
+  EXPECT_EQ(certificate.failures, "untested");
+}
+
+TEST(Certificate, SaysHowWorkWasMadeToFail) {
+  const auto failures_with = [](std::vector<CaseResult> results) {
+    Report report = sample();
+    for (CaseResult& each : results) report.results.push_back(std::move(each));
+    Certificate certificate;
+    std::string error;
+    EXPECT_TRUE(read_certificate(certificate_text(report), &certificate, &error)) << error;
+    return certificate.failures;
+  };
+  const CaseResult injected = {"async/tables/failure/sticks", Outcome::kPass, 0, ""};
+  const CaseResult real = {"async/tables/failure/alone/unmapped_address", Outcome::kPass, 0, ""};
+  EXPECT_EQ(failures_with({injected}), "injected");
+  EXPECT_EQ(failures_with({real}), "real");
+  EXPECT_EQ(failures_with({real, injected}), "real and injected");
+  EXPECT_EQ(failures_with({{injected.id, Outcome::kUnsupported, 0, ""}}), "untested");
 }
 
 TEST(Certificate, RefusesEveryChange) {

@@ -389,10 +389,12 @@ int verify_session(const std::string& file, bool rerun) {
   }
   // Anyone can forge a certificate with arbitrary text and a matching digest, so print only safe
   // characters.
-  fmt::print("{}\n", printable(fmt::format(
-                         "{}: valid for {}{} ({}), levels: {}", file, certificate.backend,
-                         certificate.settings.choice.emulated ? " on an emulated chip" : "",
-                         certificate.plugin_path, fmt::join(certificate.levels, " "))));
+  fmt::print(
+      "{}\n",
+      printable(fmt::format(
+          "{}: valid for {}{} ({}), levels: {}; failures: {}", file, certificate.backend,
+          certificate.settings.choice.emulated ? " on an emulated chip" : "",
+          certificate.plugin_path, fmt::join(certificate.levels, " "), certificate.failures)));
   if (!rerun) return kExitOk;
   // Use fresh inputs, in case the plugin recognizes those of the certificate.
   std::random_device random;

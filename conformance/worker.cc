@@ -35,9 +35,10 @@ class ProblemLog {
     static auto& instance = *new ProblemLog;
     return instance;
   }
+  // Keeps a level of KEEL_LOG below warnings: a case that is run again shows the same messages.
   void listen() {
     keel_set_log(
-        KEEL_LOG_WARNING,
+        asked_level(),
         [](void*, keel_log_level, const char* text) { ProblemLog::get().take(text); }, nullptr);
   }
   std::string first() {
@@ -46,6 +47,13 @@ class ProblemLog {
   }
 
  private:
+  static keel_log_level asked_level() {
+    constexpr std::string_view kNames[] = {"trace", "debug", "info"};  // in the levels' order
+    const char* const asked = std::getenv("KEEL_LOG");
+    const auto* const found = std::find(std::begin(kNames), std::end(kNames), asked ? asked : "");
+    if (found == std::end(kNames)) return KEEL_LOG_WARNING;
+    return static_cast<keel_log_level>(KEEL_LOG_TRACE + (found - std::begin(kNames)));
+  }
   void take(const char* text) {
     std::cerr << std::string("keel: ") + text + "\n";
     const std::lock_guard lock(mutex_);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Crash: creating a stream while another one is alive writes to address 8.
 #include <atomic>
+#include <keel/plugin_kit.hpp>
 
 #include "conformance/faulty/plain_plugin.h"
 
@@ -10,6 +11,7 @@ std::atomic<int> g_streams{0};
 
 keel_status create(keel_plugin_device* device, int32_t priority, keel_plugin_stream** out_stream) {
   if (g_streams.fetch_add(1) != 0) {
+    keel::kit::log(KEEL_LOG_DEBUG, "faulty_crash: a second stream");
     volatile uintptr_t address = 8;
     *reinterpret_cast<volatile int*>(address) = 1;
   }
