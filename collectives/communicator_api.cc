@@ -203,7 +203,8 @@ keel_status keel_comm_init_all(const keel_device* devices, uint32_t count,
     std::vector<Ref<Communicator>> ranks;
     for (uint32_t rank = 0; rank < count; ++rank) {
       ranks.push_back(keel::make_ref<Communicator>(team, rank, found[rank], wanted, selection));
-      keel::warn_of_shared_chip(*team, rank);
+      keel::warn_of_shared_chip(team->peer_infos(), rank,
+                                [&](uint32_t each) { return team->name(each); });
     }
     KEEL_RETURN_IF_ERROR(find_islands(ranks));
     std::vector<keel_comm> handles(count);

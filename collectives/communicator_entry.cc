@@ -30,6 +30,7 @@ PeerInfo NewRank::introduce() const {
   self.flags = (has_alias ? 0u : Team::kNoAlias) |
                (device->has(KEEL_CAPABILITY_EXPORT) ? 0u : Team::kOneProcess) |
                options.flags(*device);
+  self.chip = PeerChip::of(device->info());
   return self;
 }
 
@@ -49,11 +50,10 @@ Status join_hosts(const NewRank& self, const keel_unique_id& id, const HostRende
   std::unique_ptr<HostGroup> hosts;
   KEEL_RETURN_IF_ERROR(
       enter_hosts(id, rendezvous, info, self.world, self.options.agreement(), deadline, &hosts));
-  KEEL_RETURN_IF_ERROR(Communicator::enter_hosts(std::move(hosts), self.device, self.options,
-                                                 deadline, out_communicator));
-  Communicator& made = **out_communicator;
-  warn_of_shared_chip(made.team(), made.local_rank());
-  return {};
+  warn_of_shared_chip(hosts->peer_infos(), hosts->rank(),
+                      [&](uint32_t rank) { return hosts->name(rank); });
+  return Communicator::enter_hosts(std::move(hosts), self.device, self.options, deadline,
+                                   out_communicator);
 }
 
 // Joins the rendezvous |id| on this host.
@@ -80,7 +80,8 @@ Status enter_met(const NewRank& self, const Rendezvous& rendezvous, const Deadli
   }
   KEEL_RETURN_IF_ERROR(
       Communicator::enter(team, self.rank, self.device, self.options, deadline, out_communicator));
-  warn_of_shared_chip(*team, self.rank);
+  warn_of_shared_chip(team->peer_infos(), self.rank,
+                      [&](uint32_t rank) { return team->name(rank); });
   return {};
 }
 

@@ -20,12 +20,6 @@ std::optional<uint32_t> parse_hex(std::string_view text, uint32_t limit) {
   return value;
 }
 
-bool is_same_uuid(const keel_device_info& a, const keel_device_info& b) {
-  const bool known =
-      std::any_of(std::begin(a.uuid), std::end(a.uuid), [](uint8_t byte) { return byte != 0; });
-  return known && std::equal(std::begin(a.uuid), std::end(a.uuid), std::begin(b.uuid));
-}
-
 }  // namespace
 
 std::string PciAddress::text() const {
@@ -49,11 +43,24 @@ std::optional<PciAddress> parse_pci_address(std::string_view text) {
   return PciAddress{*domain, *bus, *device, *function};
 }
 
-std::vector<uint32_t> number_chips(const std::vector<keel_device_info>& devices) {
-  std::vector<std::optional<PciAddress>> addresses;
-  for (const keel_device_info& device : devices) {
-    addresses.push_back(parse_pci_address(device.pci_address));
+ChipId ChipId::of(const keel_device_info& device) {
+  ChipId id;
+  if (const auto pci = parse_pci_address(device.pci_address)) {
+    // A domain has up to 32 bits; bus, device and function have 8, 5 and 3.
+    id.pci = uint64_t{pci->domain} << 16 | pci->bus << 8 | pci->device << 3 | pci->function;
   }
+  std::copy(std::begin(device.uuid), std::end(device.uuid), id.uuid.begin());
+  return id;
+}
+
+bool ChipId::is_same_as(const ChipId& other) const {
+  if (pci != kNoPci && pci == other.pci) return true;
+  return uuid != decltype(uuid){} && uuid == other.uuid;
+}
+
+std::vector<uint32_t> number_chips(const std::vector<keel_device_info>& devices) {
+  std::vector<ChipId> ids;
+  for (const keel_device_info& device : devices) ids.push_back(ChipId::of(device));
   // Each device starts as its own group. A match merges two groups; a third device that has both
   // address and UUID may merge two devices that share neither.
   std::vector<uint32_t> group(devices.size());
@@ -61,9 +68,7 @@ std::vector<uint32_t> number_chips(const std::vector<keel_device_info>& devices)
     group[i] = i;
     for (uint32_t j = 0; j < i; ++j) {
       if (group[i] == group[j]) continue;
-      const bool same =
-          (addresses[i] && addresses[i] == addresses[j]) || is_same_uuid(devices[i], devices[j]);
-      if (!same) continue;
+      if (!ids[i].is_same_as(ids[j])) continue;
       const uint32_t kept = std::min(group[i], group[j]);
       const uint32_t merged = std::max(group[i], group[j]);
       std::replace(group.begin(), group.begin() + i + 1, merged, kept);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/chip.h"
 #include "core/status.h"
 
 namespace keel {
@@ -28,6 +29,15 @@ struct ObjectId {
   auto operator<=>(const ObjectId&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
+// Physical chip of a rank's device, for comparison with those of ranks in other processes.
+struct PeerChip {
+  std::array<uint8_t, 16> boot = {};  // boot id of the kernel: containers share it; 0: unknown
+  ChipId id;
+  bool operator==(const PeerChip&) const = default;
+  // The chip of a device of this process.
+  static PeerChip of(const keel_device_info& device);
+};
+
 // Peer info of one rank, exchanged at the rendezvous.
 struct PeerInfo {
   uint32_t rank = 0;
@@ -36,7 +46,11 @@ struct PeerInfo {
   ProcessToken process;
   uint32_t flags = 0;  // defined by the ranks, opaque to the rendezvous
   std::string device;  // name, up to kMaxDeviceName bytes without control characters
+  PeerChip chip;
   bool operator==(const PeerInfo&) const = default;
+  // Whether both ranks are known to drive one chip. Its address or UUID alone does not tell, since
+  // software drivers report the same ones on every machine.
+  bool shares_chip_with(const PeerInfo& other) const;
 };
 inline constexpr uint32_t kMaxDeviceName = 79;
 // Most ranks of one rendezvous. Each rank holds an open connection to the serving process.

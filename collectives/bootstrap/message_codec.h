@@ -20,7 +20,7 @@
 namespace keel {
 
 inline constexpr uint32_t kMessageMagic = 0x4c45454b;  // "KEEL"
-inline constexpr uint16_t kMessageVersion = 1;
+inline constexpr uint16_t kMessageVersion = 2;
 // Existing numbers stay: another version of Keel must be able to say what came.
 enum class MessageKind : uint16_t {
   kRequest = 1,
@@ -85,6 +85,9 @@ class MessageWriter {
     put(peer_info.start_time);
     put(peer_info.process);
     put(std::string_view(peer_info.device));
+    put(peer_info.chip.boot);
+    put(peer_info.chip.id.pci);
+    put(peer_info.chip.id.uuid);
   }
   // Control characters become blanks, and the text is cut to |limit| bytes.
   void put_status(const Status& status, uint32_t limit) {
@@ -167,6 +170,9 @@ class MessageReader {
     peer_info.start_time = take<uint64_t>();
     peer_info.process = take_token();
     peer_info.device = take_text(kMaxDeviceName, "the device's name");
+    peer_info.chip.boot = take_array<16>();
+    peer_info.chip.id.pci = take<uint64_t>();
+    peer_info.chip.id.uuid = take_array<16>();
     return peer_info;
   }
   // A code that no answer has, and a success with a text, fail the reader.

@@ -84,7 +84,7 @@ Bytes write_roster(const std::vector<PeerInfo>& peer_infos) {
 }
 
 Status parse_roster(ByteView bytes, std::vector<PeerInfo>* out_peer_infos) {
-  constexpr size_t kLeastPeerInfo = 44;  // with an empty device name
+  constexpr size_t kLeastPeerInfo = 84;  // with an empty device name
   MessageReader reader(bytes, MessageKind::kRoster);
   const auto world = reader.take<uint32_t>();
   std::vector<PeerInfo> peer_infos;

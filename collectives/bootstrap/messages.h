@@ -51,7 +51,7 @@ Status parse_answer(ByteView bytes, Status* out_status);
 // Peer info of all ranks, in rank order; up to kMaxRosterBytes.
 Bytes write_roster(const std::vector<PeerInfo>& peer_infos);
 Status parse_roster(ByteView bytes, std::vector<PeerInfo>* out_peer_infos);
-inline constexpr uint64_t kMaxRosterBytes = uint64_t{kMaxWorld} * 128 + 64;
+inline constexpr uint64_t kMaxRosterBytes = uint64_t{kMaxWorld} * 192 + 64;
 
 }  // namespace keel
 

@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/bootstrap/message_codec.h"
 #include "collectives/bootstrap/store_messages.h"
+#include "collectives/flight/flight_clock.h"
 
 namespace keel {
 namespace {
@@ -21,6 +23,9 @@ PeerInfo peer_info(uint32_t rank) {
   self.process.bytes.fill(static_cast<uint8_t>(rank));
   self.flags = 0xf0f0f0f0;
   self.device = std::string(rank % (kMaxDeviceName + 1), 'd');
+  self.chip.boot.fill(0xb0);
+  self.chip.id.pci = rank % 2 == 0 ? rank : ChipId::kNoPci;
+  self.chip.id.uuid.fill(static_cast<uint8_t>(rank + 1));
   return self;
 }
 
@@ -162,6 +167,31 @@ TEST(MessagesTest, ValuesOfAStoreAreReadAsTheyWereWritten) {
   EXPECT_EQ(parse_store_arrival(write_store_arrival(outside), &outside).code(), KEEL_DATA_LOSS);
 }
 
+// An address says nothing between machines; within a process the boot id need not be known.
+TEST(PeerInfoTest, ChipsAreComparedOnOneMachineAlone) {
+  PeerInfo one = peer_info(2);
+  PeerInfo two = peer_info(4);
+  EXPECT_FALSE(one.shares_chip_with(two));
+  two.chip.id.pci = one.chip.id.pci;
+  EXPECT_TRUE(one.shares_chip_with(two));
+  two.chip.boot[3] = 1;
+  EXPECT_FALSE(one.shares_chip_with(two));
+  one.chip.boot = two.chip.boot = {};
+  EXPECT_FALSE(one.shares_chip_with(two));
+  two.process = one.process;
+  EXPECT_TRUE(one.shares_chip_with(two));
+  two.chip.id = {ChipId::kNoPci, one.chip.id.uuid};
+  EXPECT_TRUE(one.shares_chip_with(two));
+  one.chip.id = two.chip.id = {};
+  EXPECT_FALSE(one.shares_chip_with(two));
+  auto info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
+  info.uuid[5] = 7;
+  const PeerChip chip = PeerChip::of(info);
+  EXPECT_EQ(chip.id.uuid[5], 7);
+  EXPECT_EQ(chip.id.pci, ChipId::kNoPci);
+  EXPECT_EQ(hex_text(chip.boot) == std::string(32, '0'), boot_id().empty());
+}
+
 TEST(MessagesTest, CutShortOrTooLong) {
   for (const Example& example : examples()) {
     ASSERT_TRUE(example.parse(example.bytes).ok());
@@ -185,10 +215,10 @@ TEST(MessagesTest, OfAnotherKindOrVersion) {
       EXPECT_EQ(all[kind].parse(all[other].bytes).code(), kind == other ? KEEL_OK : KEEL_DATA_LOSS);
     }
     Bytes newer = all[kind].bytes;
-    newer[4] = 2;
+    newer[4] = kMessageVersion + 1;
     const Status status = all[kind].parse(newer);
     EXPECT_EQ(status.code(), KEEL_UNSUPPORTED);
-    EXPECT_NE(std::string(status.text()).find("its format is 2, here 1"), std::string::npos)
+    EXPECT_NE(std::string(status.text()).find("its format is 3, here 2"), std::string::npos)
         << status.text();
     Bytes foreign = all[kind].bytes;
     foreign[0] = 'H';
