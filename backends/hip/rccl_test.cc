@@ -80,19 +80,5 @@ TEST_F(HipRcclTest, ALibraryThatIsTooOldIsNotUsed) {
   EXPECT_EQ(sum(), 0u);
 }
 
-// Two versions form no communicator; Keel's own path connects the ranks.
-TEST_F(HipRcclTest, AnotherVersionOnOneRankIsNotMixed) {
-  const OwnRuntime runtime("devices=1 memory_mib=64");
-  runtime.add_rccl("version=21803");
-  const keel_device first = load_hip(runtime).at(0);
-  ASSERT_TRUE(claims_collectives(first));  // the library has read its settings
-  const OwnRuntime other("devices=1 memory_mib=64");
-  other.add_rccl("version=22004");
-  const keel_device second = load_hip(other).at(0);
-  ASSERT_TRUE(claims_collectives(second));
-  make_ranks({first, second});
-  EXPECT_EQ(sum(), 0u);
-}
-
 }  // namespace
 }  // namespace keel::testing

@@ -210,7 +210,8 @@ class ProcessRank {
   void* data_ = nullptr;
 };
 
-// Arguments: rank, world, rendezvous, the device's name.
+// Arguments: rank, world, rendezvous, the device's name, then variables ("NAME=VALUE") of this
+// rank.
 int run_worker(const std::vector<std::string>& arguments) {
   enter_job(arguments[0], arguments[1], arguments[2]);
   const std::string plugin = arguments[3].substr(0, arguments[3].find(':'));
@@ -219,6 +220,10 @@ int run_worker(const std::vector<std::string>& arguments) {
     std::transform(variable.begin(), variable.end(), variable.begin(),
                    [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
     setenv(("KEEL_" + variable + "_LIBRARY_FOLDER").c_str(), folder_of(make).c_str(), 1);
+  }
+  for (size_t i = 4; i < arguments.size(); ++i) {
+    const size_t equals = arguments[i].find('=');
+    setenv(arguments[i].substr(0, equals).c_str(), arguments[i].substr(equals + 1).c_str(), 1);
   }
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   init.default_timeout_ns = 100 * kSecond;
@@ -240,14 +245,17 @@ int run_worker(const std::vector<std::string>& arguments) {
 // Processes with one rank each, on the given devices, after the rendezvous.
 class Job {
  public:
-  explicit Job(const std::vector<std::string>& devices) {
+  // |variables|: of each rank, one or none.
+  explicit Job(const std::vector<std::string>& devices,
+               const std::vector<std::string>& variables = {}) {
     static int jobs = 0;
     const std::string rendezvous =
         "every-make-" + std::to_string(getpid()) + "-" + std::to_string(++jobs);
     for (size_t rank = 0; rank < devices.size(); ++rank) {
-      ranks_.emplace_back(
-          "rank", std::vector<std::string>{std::to_string(rank), std::to_string(devices.size()),
-                                           rendezvous, devices[rank]});
+      std::vector<std::string> arguments = {std::to_string(rank), std::to_string(devices.size()),
+                                            rendezvous, devices[rank]};
+      if (rank < variables.size()) arguments.push_back(variables[rank]);
+      ranks_.emplace_back("rank", arguments);
     }
     for (ChildProcess& each : ranks_) EXPECT_EQ(each.read_line(), "ready");
     expect_all("join", "KEEL_OK");
@@ -289,6 +297,42 @@ TEST(EveryMakeProcessesTest, EveryCollective) {
     EXPECT_EQ(job[rank].read_line(), "KEEL_OK");
   }
   job.end();
+}
+
+// Returns what the ranks say of every collective: "native" if a library took part.
+std::vector<std::string> run_everything(Job& job) {
+  std::vector<std::string> said;
+  job.tell("everything");
+  for (size_t rank = 0; rank < job.size(); ++rank) {
+    said.push_back(job[rank].read_line());
+    EXPECT_EQ(job[rank].read_line(), "KEEL_OK");
+  }
+  job.end();
+  return said;
+}
+
+// Two versions of NCCL or RCCL form no communicator: their ranks are islands of one, which Keel's
+// own path connects.
+TEST(EveryMakeProcessesTest, AnotherVersionOfTheLibraryOnOneRankIsNotMixed) {
+  const std::map<std::string, std::string> versioned = {{"cuda", "KEEL_EMULATED_NCCL"},
+                                                        {"hip", "KEEL_EMULATED_RCCL"}};
+  size_t tried = 0;
+  for (const Make& make : makes_here()) {
+    const auto found = versioned.find(make.plugin);
+    if (found == versioned.end()) continue;
+    const std::string plugin = make.plugin;
+    const std::string older = found->second + "=version=21803";
+    const std::string newer = found->second + "=version=22004";
+    const std::vector<std::string> two = {plugin + ":0", plugin + ":1"};
+    const std::string native = "problems: native";
+    Job same(two, {newer, newer});
+    EXPECT_EQ(run_everything(same), (std::vector<std::string>{native, native})) << plugin;
+    Job mixed(two, {older, newer});
+    EXPECT_EQ(run_everything(mixed), (std::vector<std::string>{"problems:", "problems:"}))
+        << plugin;
+    ++tried;
+  }
+  if (tried == 0) GTEST_SKIP() << "no library with a version is built here";
 }
 
 TEST(EveryMakeProcessesTest, AKilledRankIsNamed) {
