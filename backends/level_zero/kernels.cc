@@ -31,6 +31,7 @@ bool Kernels::are_for(const ze::Functions& functions, ze::Device device) {
   const uint32_t* const sizes = compute.subgroup_sizes;
   const uint32_t* const end = sizes + std::min<uint32_t>(compute.subgroup_sizes_count, 8);
   return compute.max_group_x >= simt::kThreads && compute.max_group_size >= simt::kThreads &&
+         compute.max_local_bytes >= simt::kSpirvLocalBytes &&
          std::find(sizes, end, simt::kWarp) != end;
 }
 

@@ -26,7 +26,8 @@ std::string take_log(const ze::Functions& ze, ze::BuildLog log);
 // that no launch compiles. Thread-safe.
 class Kernels {
  public:
-  // Whether this build has kernels, and |device| runs the groups and subgroups that they require.
+  // Whether this build has kernels, and |device| runs the groups and subgroups that they require,
+  // with their group memory.
   static bool are_for(const ze::Functions& functions, ze::Device device);
 
   // Returns NULL if the kernels cannot be loaded, with a warning in the log, or if there are none,

@@ -186,6 +186,15 @@ TEST_F(LevelZeroTest, WithoutTheWarpsSubgroupNoOperatorsAreClaimed) {
   expect_works(devices[0]);
 }
 
+// The attention kernels take 43 KiB of it.
+TEST_F(LevelZeroTest, WithoutTheGroupMemoryNoOperatorsAreClaimed) {
+  const OwnLoader loader("devices=1 memory_mib=16 local_kib=32");
+  const std::vector<keel_device> devices = load_from(loader);
+  ASSERT_EQ(devices.size(), 1u);
+  EXPECT_EQ(capabilities(devices[0]) & KEEL_CAPABILITY_OPS, 0u);
+  expect_works(devices[0]);
+}
+
 // Two elements of |dtype| and their sum by elementwise; the operator's candidates in |*out_text|.
 template <typename T>
 class Sum {

@@ -117,7 +117,7 @@ ze::Result zeDeviceGetComputeProperties(ze::Device device, ze::ComputeProperties
     properties->max_group_size = 1024;
     properties->max_group_x = properties->max_group_y = properties->max_group_z = 1024;
     properties->max_groups_x = properties->max_groups_y = properties->max_groups_z = UINT32_MAX;
-    properties->max_local_bytes = 64 << 10;
+    properties->max_local_bytes = static_cast<uint32_t>(driver.settings().local_kib << 10);
     properties->subgroup_sizes_count = 2;
     properties->subgroup_sizes[0] = 16;
     properties->subgroup_sizes[1] = static_cast<uint32_t>(driver.settings().subgroup);

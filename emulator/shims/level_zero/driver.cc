@@ -20,6 +20,7 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   if (status.ok()) status = take_number(&values, "minor", 0, 99, &settings.minor);
   if (status.ok()) status = take_number(&values, "copy_engine", 0, 1, &settings.copy_engine);
   if (status.ok()) status = take_number(&values, "subgroup", 8, 64, &settings.subgroup);
+  if (status.ok()) status = take_number(&values, "local_kib", 1, 1024, &settings.local_kib);
   if (status.ok()) status = take_number(&values, "doubles", 0, 1, &settings.doubles);
   if (status.ok()) status = take_number(&values, "ipc", 0, 1, &settings.ipc);
   if (status.ok()) status = take_number(&values, "import", 0, 1, &settings.import);

@@ -28,6 +28,7 @@ struct Settings {
   uint64_t minor = 4;
   uint64_t copy_engine = 1;  // 0: one queue group, of kernels and copies
   uint64_t subgroup = 32;    // the one subgroup size besides 16
+  uint64_t local_kib = 64;   // memory of a group
   uint64_t doubles = 1;      // 0: no 64-bit floats
   uint64_t ipc = 1;          // 0: no memory of other processes
   uint64_t import = 1;       // 0: no host memory of the caller

@@ -3,9 +3,15 @@
 #define KEEL_KERNELS_GPU_LEVEL_ZERO_SPIRV_IMAGE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace keel::simt {
+
+// Group memory that a device must have for the kernels, in bytes: an Intel GPU has 64 KiB for each
+// subslice (OpenCL developer guide for processor graphics, 2019, "Work-Group Size
+// Recommendations").
+inline constexpr uint32_t kSpirvLocalBytes = 64 << 10;
 
 // The SPIR-V of one kernel family, built with this tree.
 struct SpirvImage {
