@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <optional>
 #include <utility>
 
 namespace keel::emulator {
@@ -35,6 +37,26 @@ Status take_compute(SettingValues* values, bool* out_computes) {
             fmt::format("compute is '{:.64}', neither full nor none", text)};
   }
   *out_computes = text == "full";
+  return {};
+}
+
+// 32 hexadecimal digits, with dashes anywhere.
+Status take_uuid(SettingValues* values, std::optional<std::array<uint8_t, 16>>* out_uuid) {
+  std::string text;
+  if (!take(values, "uuid", &text)) return {};
+  std::string digits = text;
+  std::erase(digits, '-');
+  std::array<uint8_t, 16> uuid = {};
+  bool is_good = digits.size() == 2 * uuid.size();
+  for (size_t i = 0; is_good && i < uuid.size(); ++i) {
+    const char* const begin = digits.data() + 2 * i;
+    const auto [rest, error] = std::from_chars(begin, begin + 2, uuid[i], 16);
+    is_good = error == std::errc() && rest == begin + 2;
+  }
+  if (!is_good) {
+    return {Code::kInvalidArgument, fmt::format("uuid is '{:.64}', not 32 digits", text)};
+  }
+  *out_uuid = uuid;
   return {};
 }
 
@@ -93,6 +115,7 @@ Status take_chip_settings(SettingValues* values, ChipSettings* in_out_settings) 
   if (status.ok()) status = take_number(values, "seed", 0, UINT64_MAX, &device.seed);
   if (status.ok()) status = take_flag(values, "single_queue", &device.single_queue);
   if (status.ok()) status = take_compute(values, &device.computes);
+  if (status.ok()) status = take_uuid(values, &settings.uuid);
   if (!status.ok()) return status;
   settings.devices = static_cast<uint32_t>(devices);
   device.delay_us = static_cast<uint32_t>(delay_us);

@@ -2,9 +2,11 @@
 #ifndef KEEL_EMULATOR_SETTINGS_H_
 #define KEEL_EMULATOR_SETTINGS_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,6 +21,8 @@ using SettingValues = std::map<std::string, std::string, std::less<>>;
 struct ChipSettings {
   uint32_t devices = 1;
   DeviceOptions device;
+  // Of device 0, for drivers whose devices have one: as another driver of the same chip reports it.
+  std::optional<std::array<uint8_t, 16>> uuid;
 };
 
 // Parses "key=value" pairs separated by spaces. Returns kInvalidArgument for a pair without a key.

@@ -19,7 +19,7 @@ TEST(SettingsTest, KeysOfChipsAreTaken) {
   SettingValues values;
   expect_ok(
       split_settings("devices=3 memory_mib=16 single_queue=1 delay_us=5 seed=9 "
-                     "faults=lose@7 compute=none other=1",
+                     "faults=lose@7 compute=none uuid=00010203-0405-0607-0809-0a0b0c0d0eff other=1",
                      &values));
   ChipSettings settings;
   expect_ok(take_chip_settings(&values, &settings));
@@ -30,13 +30,17 @@ TEST(SettingsTest, KeysOfChipsAreTaken) {
   EXPECT_EQ(settings.device.seed, 9u);
   EXPECT_EQ(settings.device.faults.size(), 1u);
   EXPECT_FALSE(settings.device.computes);
+  ASSERT_TRUE(settings.uuid);
+  EXPECT_EQ((*settings.uuid)[1], 1);
+  EXPECT_EQ((*settings.uuid)[15], 0xff);
   EXPECT_EQ(values, (SettingValues{{"other", "1"}}));
 }
 
 TEST(SettingsTest, ABadValueIsNamedAndNothingIsTakenOver) {
   for (const char* text :
        {"devices=65", "devices=", "memory_mib=0", "delay_us=x", "seed=-1", "single_queue=2",
-        "compute=1", "faults=explode@1", "profile=/nowhere/at/all"}) {
+        "compute=1", "uuid=12", "uuid=000102030405060708090a0b0c0d0e0g", "faults=explode@1",
+        "profile=/nowhere/at/all"}) {
     SettingValues values;
     expect_ok(split_settings(std::string("devices=2 ") + text, &values));
     ChipSettings settings;

@@ -105,6 +105,12 @@ std::string status_text(const keel_backend_info& backend) {
   return "ready";
 }
 
+// 32 hexadecimal digits; empty if the backend knows none.
+std::string uuid_text(const keel_device_info& info) {
+  const std::string digits = fmt::format("{:02x}", fmt::join(info.uuid, ""));
+  return digits.find_first_not_of('0') == std::string::npos ? "" : digits;
+}
+
 Json to_json(const DeviceRow& row) {
   Json json = {{"name", row.name}, {"backend", row.backend}};
   if (!row.info) {
@@ -118,6 +124,7 @@ Json to_json(const DeviceRow& row) {
   json["architecture"] = info.architecture;
   json["driver"] = info.driver;
   json["pci_address"] = info.pci_address;
+  json["uuid"] = uuid_text(info);
   json["numa_node"] = info.numa_node;
   json["memory_bytes"] = info.memory_bytes;
   json["max_alloc_bytes"] = info.max_alloc_bytes;

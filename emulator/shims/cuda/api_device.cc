@@ -106,6 +106,8 @@ CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
     std::memcpy(uuid->bytes, "keel emulated  ", 15);
     uuid->bytes[14] = kVendor.name[0];
     uuid->bytes[15] = static_cast<char>(dev);
+    const auto& given = Driver::get().settings().chips.uuid;
+    if (given && dev == 0) std::memcpy(uuid->bytes, given->data(), given->size());
     return CUDA_SUCCESS;
   });
 }

@@ -103,6 +103,10 @@ ze::Result zeDeviceGetProperties(ze::Device device, ze::DeviceProperties* proper
     properties->timestamp_valid_bits = 64;
     properties->kernel_timestamp_valid_bits = 64;
     set_uuid(properties->uuid, options.index);
+    const auto& given = driver.settings().chips.uuid;
+    if (given && options.index == 0) {
+      std::memcpy(properties->uuid, given->data(), given->size());
+    }
     set_text(properties->name, options.profile
                                    ? options.profile->name
                                    : fmt::format("Emulated Level Zero GPU {}", options.index));
