@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # KEEL_HIP_CLANG: the clang of hipcc, and KEEL_HIP_BITCODE: the folder of the device libraries, for
-# code objects of AMD's GPUs. KEEL_HIP_MISSING says why there are none. Neither is installed by
-# ./dev: KEEL_HIP_ROOT names the root of unpacked packages.
+# code objects of AMD's GPUs. KEEL_HIP_MISSING says why there are none. `./dev test --all` installs
+# both; KEEL_HIP_ROOT names the root of unpacked packages.
 set(KEEL_HIP_ROOT "" CACHE PATH "Where hipcc's packages are unpacked, if not in /")
 # The architectures of the code objects: CDNA 2 and 3 with warps of 64 threads, RDNA 2 with 32.
 # Debian's clang 15 does not know gfx942 yet.

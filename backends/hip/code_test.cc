@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The code objects that the plugin carries: each has every kernel of its family, and none takes
 // more than a GPU has. Read from the kernel descriptors, which the runtime loads.
+#include <dlfcn.h>
 #include <elf.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -11,17 +13,24 @@
 #include <string>
 #include <vector>
 
+#include "emulator/simt/library.h"
 #include "kernels/gpu/image.h"
 
 namespace keel::simt {
 namespace {
 
-// The part of a kernel descriptor that is read here; the whole has 64 bytes.
+// A kernel descriptor without its last 6 bytes, as LLVM's AMDGPU guide lays it out.
 struct Descriptor {
   uint32_t lds_bytes;
-  uint32_t scratch_bytes;  // per thread: arrays and spilled registers
-  uint32_t argument_bytes;
+  uint32_t scratch_bytes;   // per thread: arrays and spilled registers
+  uint32_t argument_bytes;  // the kernel's own, then hidden ones of the runtime
+  uint32_t unused[11];
+  uint16_t properties;
+  uint16_t unused_too;
+
+  bool is_wave32() const { return (properties & 1 << 10) != 0; }
 };
+static_assert(offsetof(Descriptor, properties) == 56);
 
 template <typename Value>
 Value read(std::string_view bytes, uint64_t offset) {
@@ -74,12 +83,23 @@ std::map<std::string, Descriptor> descriptors_of(std::string_view object) {
   return found;
 }
 
+// The kernels compiled for the host, whose argument structs have the sizes that are launched.
+const emulator::simt::Libraries* host_kernels() {
+  void* const file = dlopen(KEEL_HOST_KERNELS, RTLD_NOW | RTLD_LOCAL);
+  void* const symbol = file == nullptr ? nullptr : dlsym(file, emulator::simt::kLibrariesSymbol);
+  return symbol == nullptr ? nullptr
+                           : reinterpret_cast<const emulator::simt::Libraries* (*)()>(symbol)();
+}
+
 TEST(HipCodeTest, EveryKernelIsThereAndFitsTheChip) {
   if (*hip_architectures() == '\0') {
     GTEST_SKIP() << "this build has no code objects: hipcc's clang was not found";
   }
   constexpr uint32_t kMostLds = 64 << 10;
   constexpr uint32_t kMostScratch = 1 << 10;
+  constexpr uint32_t kMostHidden = 256;  // 56 of code object version 4, 256 of version 5
+  const emulator::simt::Libraries* const host = host_kernels();
+  ASSERT_NE(host, nullptr) << dlerror();
   std::istringstream architectures(hip_architectures());
   for (std::string architecture; architectures >> architecture;) {
     uint32_t kernels = 0;
@@ -95,9 +115,14 @@ TEST(HipCodeTest, EveryKernelIsThereAndFitsTheChip) {
       for (const char* const kernel : image.kernels) {
         const auto found = descriptors.find(kernel);
         ASSERT_NE(found, descriptors.end()) << kernel << " for " << architecture;
+        // A warp of RDNA has 32 threads, one of CDNA 64; the kernels are compiled for it.
+        EXPECT_EQ(found->second.is_wave32(), architecture.starts_with("gfx1")) << kernel;
         EXPECT_LE(found->second.lds_bytes, kMostLds) << kernel;
         EXPECT_LE(found->second.scratch_bytes, kMostScratch) << kernel;
-        EXPECT_GE(found->second.argument_bytes, 16u) << kernel;
+        const emulator::simt::Kernel* const own = host->first->find(image.family, kernel);
+        ASSERT_NE(own, nullptr) << kernel;
+        EXPECT_GE(found->second.argument_bytes, own->argument_bytes) << kernel;
+        EXPECT_LE(found->second.argument_bytes, own->argument_bytes + kMostHidden) << kernel;
         if (found->second.scratch_bytes != 0) {
           std::printf("%s: %s takes %u bytes of scratch\n", architecture.c_str(), kernel,
                       found->second.scratch_bytes);
