@@ -435,5 +435,23 @@ TEST_F(CudaCclTest, WhatHangsEndsAtTheDeadlineAndHarmsNoDevice) {
   EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
 }
 
+// The work is abandoned, and its devices are reported lost.
+TEST_F(CudaCclTest, AHangThatAnAbortDoesNotEndLosesTheDevices) {
+  const OwnDriver driver("devices=2 memory_mib=64 faults=1/stall:ccl@1");
+  driver.add_nccl(KEEL_EMULATED_NCCL_FILE, "abort=0");
+  const std::vector<keel_device> devices = load_cuda(driver);
+  make_ranks(devices);
+  for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, kSecond));
+  enqueue({0, 1});
+  for (keel_stream stream : streams_) {
+    EXPECT_NE(keel_stream_synchronize(stream, kTestTimeout), KEEL_OK);
+  }
+  end_ranks();
+  for (keel_device device : devices) {
+    void* memory = nullptr;
+    EXPECT_EQ(keel_alloc(device, KEEL_MEMORY_DEVICE, 1 << 20, &memory), KEEL_DEVICE_LOST);
+  }
+}
+
 }  // namespace
 }  // namespace keel::testing

@@ -4,8 +4,10 @@
 
 #include <cstring>
 #include <keel/float_types.hpp>
+#include <mutex>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "emulator/ccl/bootstrap_root.h"
 #include "emulator/shims/nccl/config.h"
@@ -28,6 +30,14 @@ ncclResult_t with_rank(ncclComm_t handle, Body&& body) noexcept {
   } catch (...) {
     return ncclInternalError;
   }
+}
+
+// Keeps |rank|, whose operations go on, reachable: the caller has given up its handle.
+void keep_forever(Rank& rank) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& kept = *new std::vector<Rank*>;
+  const std::lock_guard lock(mutex);
+  kept.push_back(&rank);
 }
 
 // Reads the number at |scalar|.
@@ -172,7 +182,11 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  return ncclCommDestroy(comm);
+  if (Library::get().settings().aborts) return ncclCommDestroy(comm);
+  return with_rank(comm, [](Rank& rank) {
+    keep_forever(rank);
+    return ncclSuccess;
+  });
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {

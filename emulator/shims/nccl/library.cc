@@ -24,15 +24,18 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   SettingValues values;
   Settings settings;
   auto version = static_cast<uint64_t>(settings.version);
+  uint64_t aborts = 1;
   Status status = split_settings(text, &values);
   if (status.ok()) status = take_number(&values, "version", 1000, 99999, &version);
   if (status.ok()) status = take_number(&values, "stuck", 0, UINT64_MAX, &settings.stuck);
   if (status.ok()) status = take_number(&values, "ids", 0, UINT64_MAX, &settings.ids);
+  if (status.ok()) status = take_number(&values, "abort", 0, 1, &aborts);
   if (!status.ok()) return status;
   if (!values.empty()) {
     return {Code::kInvalidArgument, fmt::format("'{:.64}' is not known", values.begin()->first)};
   }
   settings.version = static_cast<int>(version);
+  settings.aborts = aborts != 0;
   *out_settings = settings;
   return {};
 }

@@ -22,6 +22,7 @@ struct Settings {
   int version = NCCL_VERSION_CODE;  // result of ncclGetVersion
   uint64_t stuck = 0;               // number of the group that is never enqueued; 0: none
   uint64_t ids = UINT64_MAX;        // unique ids to hand out before failing
+  bool aborts = true;               // false: ncclCommAbort ends no operation
 };
 // Parses KEEL_EMULATED_NCCL.
 Status read_settings(std::string_view text, Settings* out_settings);
