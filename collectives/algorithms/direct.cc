@@ -76,6 +76,15 @@ DirectAlgorithm::Range DirectAlgorithm::share_of(uint32_t peer, uint64_t count) 
   return {begin, std::min(share, count - begin)};
 }
 
+LinkTraffic DirectAlgorithm::traffic_of(uint32_t rank) const {
+  LinkTraffic traffic = {request_.send_bytes(rank, world_), request_.receive_bytes(rank, world_)};
+  // In place, a rank's own piece does not come back.
+  if (!reduces(request_.collective)) {
+    traffic.in -= request_.receive_piece(rank, rank, world_).count * element_;
+  }
+  return traffic;
+}
+
 void DirectAlgorithm::make_plan() {
   if (window_ != 0) return;
   const uint64_t parts = std::max(request_.send_parts(world_), request_.receive_parts(world_));
@@ -84,9 +93,12 @@ void DirectAlgorithm::make_plan() {
   // In the forms with arrays the ranks do not even know the largest piece.
   const bool is_known = !has_arrays(request_.collective);
   const uint64_t bytes = is_known ? request_.count * element_ * parts : UINT64_MAX;
+  exchange.traffic.assign(world_, {});
+  for (uint32_t rank = 0; is_known && rank < world_; ++rank) {
+    exchange.traffic[rank] = traffic_of(rank);
+  }
   plan_chunks({bytes, static_cast<uint32_t>(element_), context_.window_bytes()}, exchange.links,
-              host_copies_, &exchange.plan);
-  if (!is_known) exchange.plan.bound_seconds = exchange.plan.predicted_seconds = 0;
+              exchange.traffic, host_copies_, &exchange.plan);
   window_ = std::max<uint64_t>(1, exchange.plan.window_bytes / element_ / parts);
   context_.stage().use_windows(exchange.plan.window_bytes, exchange.plan.windows);
 }

@@ -53,6 +53,8 @@ class DirectAlgorithm {
   // Plans the sizes of chunks and shares for staged operations; before publishing if the rank is
   // staged. The plan is equal on all ranks.
   void make_plan();
+  // The bytes of |rank|'s host link, unless the operation has arrays of counts.
+  LinkTraffic traffic_of(uint32_t rank) const;
   void tell_exchange(std::chrono::steady_clock::time_point begin);
   Status copy_round(uint64_t round);
   Status reduce_round(uint64_t round);

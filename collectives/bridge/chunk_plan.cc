@@ -51,8 +51,8 @@ LinkSum sum_of(std::span<const HostLink> links) {
   return sum;
 }
 
-// Lower bound in nanoseconds for the exchange of one byte.
-double bound_of(const LinkSum& sum, size_t world) {
+// Least time, in nanoseconds, of an exchange of messages of one byte.
+double exchange_bound(const LinkSum& sum, size_t world) {
   if (sum.limited == 0 || !sum.all_known) return 0;
   const double alone = 1 / sum.slowest;
   // A rank without a host link has no limit on what it sends.
@@ -73,16 +73,32 @@ uint64_t window_of(const ChunkPlanInput& size, const LinkSum& sum, bool host_cop
   return window < kPage ? window : window / kPage * kPage;
 }
 
-// Sets the lower bound and the expected time of |plan|. |turn_ns|: host time, added once.
-void predict(const ChunkPlanInput& size, const LinkSum& sum, size_t world, double turn_ns,
-             ChunkPlan* plan) {
-  const auto bytes = static_cast<double>(size.bytes);
-  plan->bound_seconds = bound_of(sum, world) * bytes * 1e-9;
+// Sets the lower bound and the expected time of |plan|. |traffic_of(rank)| returns the bytes of its
+// link. |turn_ns|: host time, added once.
+template <typename TrafficOf>
+void predict(std::span<const HostLink> links, uint64_t bytes, double turn_ns,
+             const TrafficOf& traffic_of, ChunkPlan* plan) {
+  double bound_ns = 0;
+  double slowest = std::numeric_limits<double>::infinity();
+  bool all_known = true;
+  for (uint32_t rank = 0; rank < links.size(); ++rank) {
+    const HostLink& link = links[rank];
+    const LinkTraffic traffic = traffic_of(rank);
+    if (link.is_free || (traffic.out == 0 && traffic.in == 0)) continue;
+    all_known = all_known && link.rate() > 0;
+    slowest = std::min(slowest, link.rate());
+    const auto add = [&](uint64_t carried, double rate) {
+      if (rate > 0) bound_ns = std::max(bound_ns, static_cast<double>(carried) / rate);
+    };
+    add(traffic.out, sane_rate(link.out));
+    add(traffic.in, sane_rate(link.in));
+  }
+  plan->bound_seconds = all_known ? bound_ns * 1e-9 : 0;
   plan->predicted_seconds = 0;
   if (plan->bound_seconds == 0) return;
   // Both directions run at the same time, one window apart.
-  const double window = std::min(bytes, static_cast<double>(plan->window_bytes));
-  plan->predicted_seconds = ((bytes + window) / sum.slowest + turn_ns) * 1e-9;
+  const auto window = static_cast<double>(std::min(bytes, plan->window_bytes));
+  plan->predicted_seconds = plan->bound_seconds + (window / slowest + turn_ns) * 1e-9;
 }
 
 }  // namespace
@@ -106,7 +122,7 @@ void weighted_shares(std::span<const HostLink> links, std::vector<uint32_t>* sha
   const auto world = static_cast<uint32_t>(links.size());
   share_ends->resize(world);
   const LinkSum sum = sum_of(links);
-  const double bound = world > 2 ? bound_of(sum, world) : 0;
+  const double bound = world > 2 ? exchange_bound(sum, world) : 0;
   // The largest share with which the rank's link keeps to the bound.
   const auto most = [&](uint32_t rank) {
     const HostLink& link = links[rank];
@@ -141,8 +157,8 @@ void weighted_shares(std::span<const HostLink> links, std::vector<uint32_t>* sha
   if (world != 0) share_ends->back() = ChunkPlan::kWhole;
 }
 
-void plan_chunks(const ChunkPlanInput& size, std::span<const HostLink> links, bool host_copies,
-                 ChunkPlan* plan) {
+void plan_chunks(const ChunkPlanInput& size, std::span<const HostLink> links,
+                 std::span<const LinkTraffic> traffic, bool host_copies, ChunkPlan* plan) {
   const LinkSum sum = sum_of(links);
   plan->window_bytes = window_of(size, sum, host_copies);
   const uint64_t room = 2 * std::max<uint64_t>(size.chunk_bytes, 1);
@@ -150,7 +166,8 @@ void plan_chunks(const ChunkPlanInput& size, std::span<const HostLink> links, bo
                               : static_cast<uint32_t>(std::clamp<uint64_t>(
                                     room / plan->window_bytes, 2, ChunkPlan::kMostWindows));
   weighted_shares(links, &plan->share_ends);
-  predict(size, sum, links.size(), kTurnNs, plan);
+  predict(
+      links, size.bytes, kTurnNs, [&](uint32_t rank) { return traffic[rank]; }, plan);
 }
 
 void plan_device_reduction(const ChunkPlanInput& size, std::span<const HostLink> links,
@@ -160,7 +177,12 @@ void plan_device_reduction(const ChunkPlanInput& size, std::span<const HostLink>
   plan->share_ends.assign(links.size(), ChunkPlan::kWhole);
   std::fill_n(plan->share_ends.begin(), summing, 0u);
   // No window waits for the host.
-  predict(size, sum_of(links), links.size(), /*turn_ns=*/0, plan);
+  predict(
+      links, size.bytes, /*turn_ns=*/0,
+      [&](uint32_t rank) {
+        return rank == summing ? LinkTraffic{size.bytes, size.bytes} : LinkTraffic{};
+      },
+      plan);
 }
 
 ShareRange share_of(const ChunkPlan& plan, uint32_t rank, uint64_t count, uint32_t element) {

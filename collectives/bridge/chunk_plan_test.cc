@@ -35,6 +35,7 @@ double exchange_time(const std::vector<HostLink>& links) {
   return slowest;
 }
 
+// Of an exchange of messages.
 double bound_time(const std::vector<HostLink>& links) {
   double least = std::numeric_limits<double>::infinity();
   double total = 0;
@@ -50,7 +51,8 @@ constexpr uint64_t kChunk = 2 << 20;
 ChunkPlan plan_of(uint64_t bytes, const std::vector<HostLink>& links, uint64_t chunk = kChunk,
                   bool host_copies = false) {
   ChunkPlan plan;
-  plan_chunks({bytes, 4, chunk}, links, host_copies, &plan);
+  const std::vector<LinkTraffic> traffic(links.size(), LinkTraffic{bytes, bytes});
+  plan_chunks({bytes, 4, chunk}, links, traffic, host_copies, &plan);
   return plan;
 }
 
@@ -69,6 +71,44 @@ TEST(ChunkPlan, ADeviceThatSumsUpHasAllShares) {
     EXPECT_NEAR(plan.bound_seconds, 0.1073741824, 1e-9);
     EXPECT_NEAR(plan.predicted_seconds, 0.1073741824 + 2097152e-10, 1e-9);
   }
+}
+
+// Each device sends its values and receives the sums, in both directions at once.
+TEST(ChunkPlan, BoundOfSumsOnTheHostIsTheSlowestLinkForAnyNumberOfRanks) {
+  const uint64_t bytes = 64 << 20;
+  for (size_t world = 1; world <= 8; ++world) {
+    const std::vector<HostLink> links(world, HostLink{0.16, 0.16, false});
+    EXPECT_NEAR(plan_of(bytes, links).bound_seconds, 0.4194304, 1e-9) << world;
+  }
+  EXPECT_NEAR(plan_of(bytes, links_of({0.25, 0.5, 1})).bound_seconds, 0.268435456, 1e-9);
+  // The slower direction of one link.
+  EXPECT_NEAR(plan_of(bytes, {{4, 0.5, false}, {1, 2, false}}).bound_seconds, 0.134217728, 1e-9);
+  // A device that the host reaches sets no bound.
+  EXPECT_NEAR(plan_of(bytes, {{.is_free = true}, {1, 1, false}}).bound_seconds, 0.067108864, 1e-9);
+}
+
+TEST(ChunkPlan, BoundOfADeviceThatSumsIsItsSlowerDirection) {
+  ChunkPlan plan;
+  const std::vector<HostLink> links = {{8, 2, false}, {.is_free = true}};
+  plan_device_reduction({1 << 30, 4, kChunk}, links, /*summing=*/0, 5, &plan);
+  EXPECT_NEAR(plan.bound_seconds, 0.536870912, 1e-9);
+  EXPECT_NEAR(plan.predicted_seconds, 0.536870912 + 1048576e-9, 1e-9);
+}
+
+// As in a broadcast, whose root sends and whose other ranks receive.
+TEST(ChunkPlan, ADirectionWithoutTrafficSetsNoBound) {
+  constexpr uint64_t kBytes = 1 << 30;
+  const std::vector<HostLink> links = {{2, 0.001, false}, {0, 4, false}, {0, 0, false}};
+  ChunkPlan plan;
+  plan_chunks({kBytes, 4, kChunk}, links, std::vector<LinkTraffic>{{kBytes, 0}, {0, kBytes}, {}},
+              false, &plan);
+  EXPECT_NEAR(plan.bound_seconds, 0.536870912, 1e-9);
+  EXPECT_GT(plan.predicted_seconds, plan.bound_seconds);
+  // The third link has traffic, and no known rate.
+  plan_chunks({kBytes, 4, kChunk}, links,
+              std::vector<LinkTraffic>{{kBytes, 0}, {0, kBytes}, {0, kBytes}}, false, &plan);
+  EXPECT_EQ(plan.bound_seconds, 0);
+  EXPECT_EQ(plan.predicted_seconds, 0);
 }
 
 TEST(ChunkPlan, SharesAreAllOfItAndReachTheBound) {
