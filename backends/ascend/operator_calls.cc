@@ -2,6 +2,7 @@
 #include "backends/ascend/operator_calls.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <iterator>
 #include <keel/plugin_kit.hpp>
 #include <new>
@@ -188,6 +189,13 @@ keel_status OperatorCalls::causal_mask(View* out_mask) {
   if (status == KEEL_OK) status = KEEL_ACLNN(*this, Triu, *out_mask, int64_t{1}, *out_mask);
   is_causal_mask_made_ = status == KEEL_OK;
   return status;
+}
+
+keel_status OperatorCalls::no_workspace(const char* name, uint64_t bytes, keel_status failure) {
+  if (failure != KEEL_OUT_OF_MEMORY) return failure;
+  return kit::fail(KEEL_OUT_OF_MEMORY,
+                   "ascend: %s: the device has no room for a workspace of %" PRIu64 " bytes", name,
+                   bytes);
 }
 
 keel_status OperatorCalls::check(const char* name, keel_status called) {

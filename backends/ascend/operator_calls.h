@@ -196,13 +196,15 @@ class OperatorCalls {
   keel_status execute(const char* name, Run run, Entry& entry) {
     void* workspace = nullptr;
     const keel_status reserved = scratch_.reserve(entry.workspace, &workspace);
-    if (reserved != KEEL_OK) return reserved;
+    if (reserved != KEEL_OK) return no_workspace(name, entry.workspace, reserved);
     return check(name, device_.call(name, [&](const Functions&) {
       entry.has_run = true;
       result_ = run(workspace, entry.workspace, entry.executor, stream_);
       return aclError{ACL_SUCCESS};
     }));
   }
+  // Returns |failure| of the allocation of a workspace; a lack of memory names the operator.
+  static keel_status no_workspace(const char* name, uint64_t bytes, keel_status failure);
   // Returns |called|, or the failure in |result_|; KEEL_DEVICE_LOST if the device is lost.
   keel_status check(const char* name, keel_status called);
   // Returns whether |entry|, of the call in key_, may be kept, and prepares it for that.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/shims/aclnn/executor.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -53,6 +54,40 @@ struct CountedPrepared : Prepared {
   ~CountedPrepared() { g_live.fetch_sub(1); }
   CountedPrepared(const CountedPrepared&) = delete;
   CountedPrepared& operator=(const CountedPrepared&) = delete;
+};
+
+// The calls that keel_emulated_aclnn_grow_workspace counts.
+class Recording {
+ public:
+  static Recording& get() {
+    static Recording& recording = *new Recording;
+    return recording;
+  }
+  void start(uint64_t nth, uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    names_.clear();
+    nth_ = nth;
+    bytes_ = bytes;
+    is_on_.store(true);
+  }
+  // Records a call of |name|, a static string; returns its workspace, of its own |workspace|.
+  uint64_t add(const char* name, uint64_t workspace) {
+    if (!is_on_.load()) return workspace;
+    const std::lock_guard lock(mutex_);
+    names_.push_back(name);
+    return names_.size() == nth_ ? std::max(workspace, bytes_) : workspace;
+  }
+  const char* name(uint64_t nth) {
+    const std::lock_guard lock(mutex_);
+    return nth == 0 || nth > names_.size() ? nullptr : names_[nth - 1];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<bool> is_on_{false};
+  std::vector<const char*> names_;
+  uint64_t nth_ = 0;
+  uint64_t bytes_ = 0;
 };
 
 double bytes_of(const Tensor& tensor) {
@@ -125,6 +160,7 @@ aclnnStatus prepare(const char* name, const std::vector<const aclTensor*>& tenso
       if (added.is_fractal && prepared->name != "aclnnMatmulWeightNz") return kBadParameter;
     }
     prepared->body = std::move(body);
+    workspace = Recording::get().add(name, workspace);
     prepared->workspace = workspace;
     prepared->flops = flops;
     auto executor = std::make_unique<aclOpExecutor>();
@@ -172,4 +208,12 @@ aclnnStatus execute(const char* name, void* workspace, uint64_t workspace_size,
 extern "C" void keel_emulated_aclnn_executors(uint64_t* out_prepared, uint64_t* out_live) {
   *out_prepared = keel::emulator::aclnn::g_prepared.load();
   *out_live = keel::emulator::aclnn::g_live.load();
+}
+
+extern "C" void keel_emulated_aclnn_grow_workspace(uint64_t nth, uint64_t bytes) {
+  keel::emulator::aclnn::Recording::get().start(nth, bytes);
+}
+
+extern "C" const char* keel_emulated_aclnn_recorded(uint64_t nth) {
+  return keel::emulator::aclnn::Recording::get().name(nth);
 }

@@ -39,6 +39,11 @@ extern "C" {
 // For tests: how many executors the library has prepared, and how many of them are neither used up
 // nor destroyed, nor run by work that is queued.
 void keel_emulated_aclnn_executors(uint64_t* out_prepared, uint64_t* out_live);
+// For tests: of the calls prepared from now on, counted from 1, number |nth| asks for at least
+// |bytes| of workspace; 0: none does. The library records the names of these calls.
+void keel_emulated_aclnn_grow_workspace(uint64_t nth, uint64_t bytes);
+// The operator of the |nth| recorded call; NULL if there were fewer. Static.
+const char* keel_emulated_aclnn_recorded(uint64_t nth);
 
 }  // extern "C"
 
