@@ -8,6 +8,7 @@
 #include "backends/kunlun/testing/own_sdk.h"
 #include "core/testing/keel_test.h"
 #include "core/testing/library_file.h"
+#include "vendor/xre.h"
 
 namespace keel::testing {
 namespace {
@@ -57,8 +58,9 @@ TEST_F(KunlunLoadingTest, AFileThatIsNoLibraryIsNamed) {
 }
 
 TEST_F(KunlunLoadingTest, EachRequiredSymbolThatIsMissingIsNamed) {
-  for (const char* const name :
-       {"xpu_set_device", "xpu_device_count", "xpu_malloc", "xpu_event_wait", "xpu_wait"}) {
+#define KEEL_NAME(name, arguments) "xpu_" #name,
+  for (const char* const name : {KEEL_XRE_FUNCTIONS(KEEL_NAME)}) {
+#undef KEEL_NAME
     const OwnSdk sdk;
     ASSERT_TRUE(remove_symbol(sdk.runtime(), name));
     const std::string why = reason(sdk.folder());
@@ -74,6 +76,7 @@ TEST_F(KunlunLoadingTest, WithoutEachOptionalSymbolTheDevicesWork) {
       {"xpu_device_list", 0},
       {"xpu_get_runtime_version", 0},
       {"xpu_host_alloc", KEEL_CAPABILITY_PINNED},
+      {"xpu_host_free", KEEL_CAPABILITY_PINNED},
       {"xpu_host_register", KEEL_CAPABILITY_HOST_REGISTER},
       {"xpu_host_unregister", KEEL_CAPABILITY_HOST_REGISTER},
       {"xpu_memcpy_async", KEEL_CAPABILITY_ASYNC},
@@ -187,7 +190,11 @@ TEST_F(KunlunLoadingTest, WithoutBkclNoCollectivesAreClaimed) {
 }
 
 TEST_F(KunlunLoadingTest, ABkclOfAnotherKindOrWithoutASymbolIsNotUsed) {
-  for (const char* const name : {"bkcl_header_kind", "bkcl_all_to_all_v", "bkcl_init_rank"}) {
+  for (const char* const name :
+       {"bkcl_header_kind", "bkcl_all_gather", "bkcl_all_reduce", "bkcl_all_to_all",
+        "bkcl_all_to_all_v", "bkcl_broadcast", "bkcl_destroy_context", "bkcl_get_unique_id",
+        "bkcl_group_end", "bkcl_group_start", "bkcl_init_rank", "bkcl_recv", "bkcl_reduce",
+        "bkcl_reduce_scatter", "bkcl_send"}) {
     SCOPED_TRACE(name);
     const OwnSdk sdk("devices=2 memory_mib=64");
     ASSERT_TRUE(remove_symbol(sdk.bkcl(), name));

@@ -90,6 +90,15 @@ TEST(HierarchicalPlan, NoIsland) {
   EXPECT_FALSE(HierarchicalPlan({rank_on("sim:0")}).any());
 }
 
+// Nor do a chip and an emulated one, which their libraries' names tell.
+TEST(HierarchicalPlan, RanksWithTwoVersionsOfALibraryFormNoIsland) {
+  const HierarchicalPlan plan({rank_on("ascend:0", "HCCL of ACL 1.16.0 on Ascend910B"),
+                               rank_on("ascend:1", "HCCL of ACL 1.15.0 on Ascend910B"),
+                               rank_on("ascend:2", "HCCL of ACL 1.16.0 on Ascend_emulated")});
+  EXPECT_EQ(plan.islands(), (Hierarchical{{0}, {1}, {2}}));
+  EXPECT_FALSE(plan.any());
+}
+
 TEST(HierarchicalPlan, RanksInterleavedInAnyOrder) {
   const HierarchicalPlan plan({rank_on("a:1", "a"), rank_on("b:0", "b"), without(Why::kOneQueue),
                                rank_on("b:1", "b"), rank_on("a:0", "a"), rank_on("b:2", "b")});

@@ -13,9 +13,10 @@
 
 namespace keel::testing {
 
-// Changes the last letter of |name| wherever the library |file| has it as a whole string, so that
-// the hash of either name finds nothing. Mapped, not read: a library with sanitizers has 20 MB.
-// Returns false if the library has no such symbol.
+// Changes the first letter of |name| wherever the library |file| has it as a whole string, so that
+// neither name is found. Not the last letter: a linker lets "memcpy" be the end of "xpu_memcpy".
+// Mapped, not read: a library with sanitizers has 20 MB. Returns false if the library has no such
+// symbol.
 inline bool remove_symbol(const std::string& file, const std::string& name) {
   const int descriptor = open(file.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor < 0) return false;
@@ -32,7 +33,7 @@ inline bool remove_symbol(const std::string& file, const std::string& name) {
         memmem(at, static_cast<size_t>(end - at), name.c_str(), name.size() + 1));
     if (at == nullptr) break;
     if (at[-1] != '\0') continue;
-    at[name.size() - 1] = '~';
+    at[0] = '~';
     is_found = true;
   }
   munmap(mapped, bytes);

@@ -55,10 +55,9 @@ double read_scalar(ncclDataType_t type, const void* scalar) {
       return as(int32_t());
     case ncclUint32:
       return as(uint32_t());
+    // Products wrap, so the upper half of uint64 is read as negative numbers, which keeps the bits.
     case ncclInt64:
-      return static_cast<double>(as(int64_t()));
     case ncclUint64:
-      // Products wrap, so the upper half is read as negative numbers, which keeps the bits.
       return static_cast<double>(as(int64_t()));
     case ncclFloat16:
       return to_float(as(float16_t()));
