@@ -61,7 +61,8 @@ keel_status device_count(keel_plugin_instance*, uint32_t* out_count) {
 }
 
 keel_status device_info(keel_plugin_instance*, uint32_t ordinal, keel_device_info*) {
-  // Step 2: fill every member; claim (KEEL_CAPABILITY_*) only what is done.
+  // Step 2: fill every member; claim (KEEL_CAPABILITY_*) only what is done. Keep the header, and
+  // write no more than its size.
   return kit::fail(KEEL_NOT_FOUND, "skeleton: there is no device %u", ordinal);
 }
 
