@@ -31,7 +31,7 @@ struct OperationStatistics {
   ChunkPlan plan;  // valid if way.is_planned
   std::vector<HostLink> links;
   std::vector<LinkTraffic> traffic;  // of the links, if the host reduces
-  uint64_t link_out_bytes = 0;  // this rank's traffic
+  uint64_t link_out_bytes = 0;       // this rank's traffic
   uint64_t link_in_bytes = 0;
   double seconds = 0;  // since all ranks had called
 };
