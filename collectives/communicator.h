@@ -283,10 +283,10 @@ class Communicator final : public GateOwner {
   Status fail(std::unique_lock<std::mutex>& lock, keel_collective collective,
               const Ref<Stream>& stream, const Status& status);
   // Leaves the operation to the worker thread, or to a thread waiting for the stream. |sides|: the
-  // buffer locations published by the call; |allocations|: around the buffers, if nothing was
-  // published.
+  // buffer locations published by the call. If nothing was published, the operation keeps the
+  // allocations around its buffers; a call that runs within itself never pays for that.
   Status leave_locked(Request request, const Begun& begun, const Sides& sides,
-                      KeptAllocations allocations, const Ref<Stream>& stream);
+                      const Ref<Stream>& stream);
   // Runs the oldest operation; releases |lock| meanwhile.
   void run_next(std::unique_lock<std::mutex>& lock, Operation* scratch);
   void watch(std::unique_lock<std::mutex>& lock);

@@ -118,14 +118,12 @@ Status Communicator::enqueue_locked(std::unique_lock<std::mutex>& lock, Request 
                                     const Ref<Stream>& stream) {
   Begun begun;
   Sides sides;
-  KeptAllocations allocations;
   try {
     Status status;
     if (may_run_now(request, *stream) &&
         begin_now(lock, request, stream, &begun, &sides, &status)) {
       return status;
     }
-    if (!begun.posted) allocations.keep(device_->memory(), request);
   } catch (const std::bad_alloc&) {
     if (begun.posted) {
       FlightRecorder::finish(begun.entry, KEEL_OUT_OF_MEMORY);
@@ -135,7 +133,7 @@ Status Communicator::enqueue_locked(std::unique_lock<std::mutex>& lock, Request 
     }
     return Status::no_memory();
   }
-  return leave_locked(std::move(request), begun, sides, std::move(allocations), stream);
+  return leave_locked(std::move(request), begun, sides, stream);
 }
 
 bool Communicator::begin_now(std::unique_lock<std::mutex>& lock, const Request& request,
@@ -181,18 +179,21 @@ bool Communicator::try_fast_path(const CallArguments& arguments, const void* sen
   Sides sides;
   sides.send = Side::on_host(buffers.send, send, buffers.send_bytes);
   sides.receive = Side::on_host(buffers.receive, receive, buffers.receive_bytes);
-  KeptAllocations allocations;
-  if (!begun.posted) allocations.keep(device_->memory(), request);
-  *out_status =
-      leave_locked(std::move(request), begun, sides, std::move(allocations), Ref<Stream>(&stream));
+  *out_status = leave_locked(std::move(request), begun, sides, Ref<Stream>(&stream));
   return true;
 }
 
 Status Communicator::leave_locked(Request request, const Begun& begun, const Sides& sides,
-                                  KeptAllocations allocations, const Ref<Stream>& stream) {
+                                  const Ref<Stream>& stream) {
   FlightRecorder::Entry* const entry = begun.entry != nullptr ? begun.entry : record(request);
   Operation operation;
-  const Status held = hold_locked(request.collective, stream, &operation.ready);
+  Status held;
+  try {
+    if (!begun.posted) operation.allocations.keep(device_->memory(), request);
+  } catch (const std::bad_alloc&) {
+    held = Status::no_memory();
+  }
+  if (held.ok()) held = hold_locked(request.collective, stream, &operation.ready);
   if (!held.ok()) {
     if (!begun.posted) {
       refuse_locked(std::move(request), entry, held);
@@ -211,7 +212,6 @@ Status Communicator::leave_locked(Request request, const Begun& begun, const Sid
   operation.posted = begun.posted;
   operation.sides = sides;
   operation.timeout_ns = timeout_of_call();
-  operation.allocations = std::move(allocations);
   operation.request = std::move(request);
   push_locked(std::move(operation));
   return {};
