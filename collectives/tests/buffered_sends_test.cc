@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small sends, which are over before their receive is called.
+// Small sends, which are over before their receive is called; and messages of any size beside
+// collectives.
 #include <keel/keel.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "collectives/testing/local_ranks.h"
@@ -157,6 +159,120 @@ TEST_P(BufferedSendsTest, AMismatchIsToldToBoth) {
   EXPECT_EQ(download<int32_t>(1, received, 100), values(0, 100));
 }
 
+// Messages larger than a buffer, on a communicator of their own with the ranks of |comms_|.
+class MessageLaneTest : public BufferedSendsTest {
+ protected:
+  static constexpr uint64_t kCount = kMost + 1;
+  static constexpr int32_t kTimes = 200;
+
+  void SetUp() override {
+    BufferedSendsTest::SetUp();
+    std::vector<std::thread> ranks;
+    for (uint32_t rank = 0; rank < kWorld; ++rank) {
+      ASSERT_KEEL_OK(keel_stream_create(devices_[rank], 0, &lane_streams_[rank]));
+      message_[rank] = allocate(rank, 4 * kCount);
+      sum_[rank] = allocate(rank, 4 * kCount);
+      ranks.emplace_back([this, rank] {
+        EXPECT_KEEL_OK(keel_comm_duplicate(comms_[rank], &options_, &lane_[rank]));
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+  }
+  void TearDown() override {
+    for (keel_comm comm : lane_) EXPECT_KEEL_OK(keel_comm_destroy(comm));
+    for (keel_stream stream : lane_streams_) EXPECT_KEEL_OK(keel_stream_destroy(stream));
+    BufferedSendsTest::TearDown();
+  }
+
+  void write(uint32_t rank, keel_stream stream, void* memory, const std::vector<int32_t>& from) {
+    EXPECT_KEEL_OK(
+        keel_copy(stream, devices_[rank], memory, KEEL_HOST, from.data(), 4 * from.size()));
+    EXPECT_KEEL_OK(keel_stream_synchronize(stream, KEEL_TIMEOUT_DEFAULT));
+  }
+  std::vector<int32_t> read(uint32_t rank, keel_stream stream, const void* memory, uint64_t count) {
+    std::vector<int32_t> result(count);
+    EXPECT_KEEL_OK(keel_copy(stream, KEEL_HOST, result.data(), devices_[rank], memory, 4 * count));
+    EXPECT_KEEL_OK(keel_stream_synchronize(stream, KEEL_TIMEOUT_DEFAULT));
+    return result;
+  }
+  void send_message(uint32_t from) {
+    EXPECT_KEEL_OK(keel_send(lane_[from], message_[from], kCount, KEEL_INT32, (from + 1) % kWorld,
+                             lane_streams_[from]));
+  }
+  void receive_message(uint32_t to) {
+    EXPECT_KEEL_OK(keel_recv(lane_[to], message_[to], kCount, KEEL_INT32,
+                             (to + kWorld - 1) % kWorld, lane_streams_[to]));
+  }
+  // Enqueues an all_reduce of the first |count| elements.
+  void reduce(uint32_t rank, uint64_t count) {
+    EXPECT_KEEL_OK(keel_all_reduce(comms_[rank], sum_[rank], sum_[rank], count, KEEL_INT32,
+                                   KEEL_SUM, streams_[rank]));
+  }
+
+  // Sends a message around the ring, from rank 0 on; each rank reads it.
+  void pass_messages(uint32_t rank) {
+    for (int32_t time = 0; time < kTimes; ++time) {
+      const std::vector<int32_t> wanted = values(time * 7, kCount);
+      if (rank == 0) {
+        write(rank, lane_streams_[rank], message_[rank], wanted);
+        send_message(rank);
+        EXPECT_KEEL_OK(keel_stream_synchronize(lane_streams_[rank], KEEL_TIMEOUT_DEFAULT));
+        write(rank, lane_streams_[rank], message_[rank], std::vector<int32_t>(kCount));
+      }
+      receive_message(rank);
+      const auto received = read(rank, lane_streams_[rank], message_[rank], kCount);
+      ASSERT_TRUE(received == wanted) << "rank " << rank << ", message " << time;
+      if (rank != 0) send_message(rank);
+    }
+    EXPECT_KEEL_OK(keel_stream_synchronize(lane_streams_[rank], KEEL_TIMEOUT_DEFAULT));
+  }
+  void reduce_often(uint32_t rank) {
+    for (int32_t time = 0; time < kTimes; ++time) {
+      const uint64_t count = time % 2 == 0 ? 16 : kCount;
+      write(rank, streams_[rank], sum_[rank], values(time + static_cast<int32_t>(rank), count));
+      reduce(rank, count);
+      std::vector<int32_t> wanted = values(0, count);
+      for (int32_t& value : wanted) value = 3 * value + 3 * time + 3;
+      const auto result = read(rank, streams_[rank], sum_[rank], count);
+      ASSERT_TRUE(result == wanted) << "rank " << rank << ", all_reduce " << time;
+    }
+  }
+
+  std::array<keel_comm, kWorld> lane_ = {};
+  std::array<keel_stream, kWorld> lane_streams_ = {};
+  std::array<void*, kWorld> message_ = {};
+  std::array<void*, kWorld> sum_ = {};
+};
+
+TEST_P(MessageLaneTest, UnreceivedMessageHoldsUpNoCollective) {
+  write(0, lane_streams_[0], message_[0], values(9, kCount));
+  send_message(0);
+  for (const uint64_t count : {uint64_t{16}, kCount}) {
+    for (uint32_t rank = 0; rank < kWorld; ++rank) {
+      write(rank, streams_[rank], sum_[rank], std::vector<int32_t>(count, 5));
+    }
+    for (uint32_t rank = 0; rank < kWorld; ++rank) reduce(rank, count);
+    for (uint32_t rank = 0; rank < kWorld; ++rank) {
+      EXPECT_EQ(read(rank, streams_[rank], sum_[rank], count), std::vector<int32_t>(count, 15));
+    }
+  }
+  EXPECT_EQ(keel_stream_query(lane_streams_[0]), KEEL_NOT_READY);
+  receive_message(1);
+  EXPECT_EQ(read(1, lane_streams_[1], message_[1], kCount), values(9, kCount));
+  EXPECT_KEEL_OK(keel_stream_synchronize(lane_streams_[0], KEEL_TIMEOUT_DEFAULT));
+}
+
+TEST_P(MessageLaneTest, OneThreadPassesMessagesWhileAnotherReduces) {
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    threads.emplace_back([this, rank] { pass_messages(rank); });
+    threads.emplace_back([this, rank] { reduce_often(rank); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(, MessageLaneTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "staged" : "alias"; });
 INSTANTIATE_TEST_SUITE_P(, BufferedSendsTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "staged" : "alias"; });
 
