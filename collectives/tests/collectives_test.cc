@@ -362,6 +362,61 @@ TEST(CollectiveBuffers, MemoryFreedBehindACollectiveServesUntilItsEnd) {
   }
 }
 
+// Behind the gate a smaller block may begin where the freed one did: of a rank whose stream alone
+// has work. |leader| is that rank.
+TEST(CollectiveBuffers, AddressReusedBehindAGateServesBothCollectives) {
+  uint32_t reused = 0;
+  for (uint32_t round = 0; round < 12; ++round) {
+    const bool staged = round % 2 != 0;
+    const uint64_t first = round % 4 < 2 ? 1000 : 100'003;
+    const uint32_t leader = round / 4;
+    SCOPED_TRACE(std::string(staged ? "staged, " : "alias, ") + std::to_string(first) +
+                 ", leader " + std::to_string(leader));
+    const uint64_t second = first - 20;  // a block of the same size: the one freed last comes first
+    Ranks ranks(3, staged);
+    keel_gate gate = {};
+    ASSERT_KEEL_OK(keel_gate_create(&gate));
+    std::vector<void*> results;
+    std::vector<std::string> sent;
+    for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+      results.push_back(ranks.allocate(rank, (first + second) * sizeof(float)));
+      sent.push_back(floats(rank, 0, first + second));
+    }
+    for (uint32_t i = 0; i < ranks.world(); ++i) {
+      const uint32_t rank = (leader + i) % ranks.world();
+      const keel_stream stream = ranks.stream(rank);
+      const keel_device device = ranks.device(rank);
+      ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate));
+      void* before = nullptr;
+      uint64_t done = 0;
+      for (const uint64_t count : {first, second}) {
+        const uint64_t bytes = count * sizeof(float);
+        void* memory = nullptr;
+        ASSERT_KEEL_OK(keel_alloc_on_stream(stream, bytes, &memory));
+        if (memory == before) ++reused;
+        before = memory;
+        ASSERT_KEEL_OK(
+            keel_copy(stream, device, memory, KEEL_HOST, sent[rank].data() + done, bytes));
+        ASSERT_KEEL_OK(keel_all_reduce(ranks.comm(rank), memory, memory, count, KEEL_FLOAT32,
+                                       KEEL_SUM, stream));
+        ASSERT_KEEL_OK(keel_copy(stream, device, static_cast<char*>(results[rank]) + done, device,
+                                 memory, bytes));
+        ASSERT_KEEL_OK(keel_free_on_stream(stream, memory));
+        done += bytes;
+      }
+    }
+    ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
+    for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+      ASSERT_KEEL_OK(ranks.synchronize(rank));
+      EXPECT_TRUE(ranks.download(rank, results[rank], sent[rank].size()) ==
+                  sums(3, 0, first + second))
+          << rank;
+    }
+    EXPECT_KEEL_OK(keel_gate_destroy(gate));
+  }
+  EXPECT_GT(reused, 0u);
+}
+
 // Two ranks on the CPU with registered memory of the caller.
 class RegisteredMemoryTest : public ::testing::Test {
  protected:

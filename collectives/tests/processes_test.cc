@@ -85,27 +85,42 @@ std::string explain(keel_comm comm) {
       [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
 }
 
+// When the memory of an all_reduce is freed: after the wait, or behind the operation and before the
+// wait, in either form.
+enum class Freed { kAfterTheWait, kBehind, kBehindOnStream };
+
+keel_status free_memory(Freed freed, keel_device device, keel_stream stream, void* memory) {
+  return freed == Freed::kBehind ? keel_free(device, memory) : keel_free_on_stream(stream, memory);
+}
+
 // Memory is freed and reallocated, so in each round an address belongs to a new object of the rank:
 // a peer that still reads the old object sees old data.
-std::string sum_in_new_memory(uint32_t, keel_device device, keel_comm comm, keel_stream stream) {
+std::string sum_in_new_memory(Freed freed, keel_device device, keel_comm comm, keel_stream stream) {
   uint32_t rank = 0;
   uint32_t world = 0;
-  if (keel_comm_rank(comm, &rank, &world) != KEEL_OK) return keel_last_error();
-  auto stats = KEEL_STRUCT_INIT(keel_memory_stats, KEEL_STRUCT_MEMORY_STATS);
+  auto before = KEEL_STRUCT_INIT(keel_memory_stats, KEEL_STRUCT_MEMORY_STATS);
+  if (keel_comm_rank(comm, &rank, &world) != KEEL_OK ||
+      keel_memory_stats_get(device, &before) != KEEL_OK) {
+    return keel_last_error();
+  }
+  const bool waits_first = freed == Freed::kAfterTheWait;
+  auto stats = before;
   std::map<void*, uint32_t> rounds_at;
-  constexpr uint32_t kRounds = 10;
+  constexpr uint32_t kRounds = 8;
   constexpr uint64_t kObject = 65 << 20;  // large enough for a separate object on a CPU device
   for (uint32_t round = 0; round < kRounds; ++round) {
-    const uint64_t count = 100'000;
+    // A short operation, which may run within its call, and a longer one, which never does.
+    const uint64_t count = round % 2 == 0 ? 100'000 : 300'000;
     void* memory = nullptr;
     std::vector<uint32_t> values(count, 1000 * round + rank);
     if (keel_alloc(device, KEEL_MEMORY_DEVICE, kObject, &memory) != KEEL_OK ||
         keel_copy(stream, device, memory, KEEL_HOST, values.data(), count * 4) != KEEL_OK ||
         keel_all_reduce(comm, memory, memory, count, KEEL_UINT32, KEEL_SUM, stream) != KEEL_OK ||
         keel_copy(stream, KEEL_HOST, values.data(), device, memory, count * 4) != KEEL_OK ||
+        (!waits_first && free_memory(freed, device, stream, memory) != KEEL_OK) ||
         keel_stream_synchronize(stream, KEEL_TIMEOUT_DEFAULT) != KEEL_OK ||
-        keel_free_on_stream(stream, memory) != KEEL_OK || keel_memory_trim(device) != KEEL_OK ||
-        keel_memory_stats_get(device, &stats) != KEEL_OK) {
+        (waits_first && free_memory(freed, device, stream, memory) != KEEL_OK) ||
+        keel_memory_trim(device) != KEEL_OK || keel_memory_stats_get(device, &stats) != KEEL_OK) {
       return keel_last_error();
     }
     const uint32_t expected = world * 1000 * round + world * (world - 1) / 2;
@@ -117,8 +132,18 @@ std::string sum_in_new_memory(uint32_t, keel_device device, keel_comm comm, keel
     }
     ++rounds_at[memory];
   }
-  if (stats.native_frees < kRounds / 2) return "the memory was not given back";
+  if (stats.native_frees - before.native_frees < kRounds / 2)
+    return "the memory was not given back";
   return rounds_at.size() < kRounds ? "" : "no address was used twice";
+}
+
+std::string sum_in_new_memory(keel_device device, keel_comm comm, keel_stream stream) {
+  for (const Freed freed : {Freed::kAfterTheWait, Freed::kBehind, Freed::kBehindOnStream}) {
+    const std::string problem = sum_in_new_memory(freed, device, comm, stream);
+    if (!problem.empty())
+      return "freed " + std::to_string(static_cast<int>(freed)) + ", " + problem;
+  }
+  return "";
 }
 
 // Binds the process to core number |index| of its permitted cores, and to no further core.
@@ -269,6 +294,9 @@ int run_worker(const std::vector<std::string>& arguments) {
     const std::string explained = explain(comm);
     return explained.find("\"waiting\": \"parking\"") != std::string::npos ? "" : explained;
   };
+  const Program new_memory = [](uint32_t, keel_device device, keel_comm comm, keel_stream stream) {
+    return sum_in_new_memory(device, comm, stream);
+  };
   const std::map<std::string, Program> programs = {{"cases", cases},
                                                    {"agreement", cases},
                                                    {"interleaving", interleaving},
@@ -277,7 +305,7 @@ int run_worker(const std::vector<std::string>& arguments) {
                                                    {"overtaking", overtaking},
                                                    {"bound", bound},
                                                    {"oversubscribed", oversubscribed},
-                                                   {"new memory", sum_in_new_memory}};
+                                                   {"new memory", new_memory}};
   const std::vector<keel_device> available = keel::testing::all_devices();
   std::vector<std::string> problems(threads);
   std::vector<std::thread> running;
