@@ -6,6 +6,7 @@
 #include <keel/keel.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -20,6 +21,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/bootstrap/testing/child_process.h"
@@ -43,15 +45,20 @@ uint32_t value(uint32_t rank, uint32_t peer, int round, uint64_t index) {
          static_cast<uint32_t>(index);
 }
 
+// Memory of the rank's buffers: the device's, or the process's own, each range registered, or all
+// memory declared at once.
+enum class Memory { kOfDevice, kRegistered, kDeclared };
+
 class Rank {
  public:
-  // |foreign|: the buffers are the rank's own, registered with Keel; else the device's.
-  Rank(uint32_t rank, bool foreign) : rank_(rank), foreign_(foreign) {}
+  Rank(uint32_t rank, Memory memory) : rank_(rank), memory_(memory) {}
 
   // Returns the error, or an empty text.
   std::string run() {
     if (const std::string problem = open(); !problem.empty()) return problem;
     for (int round = 0; round < kRounds; ++round) {
+      // A program that declares its memory allocates and frees it without telling Keel.
+      if (memory_ == Memory::kDeclared && round > 0 && !renew()) return keel_last_error();
       for (keel_collective each : {KEEL_BROADCAST, KEEL_ALL_GATHER, KEEL_ALL_TO_ALL, KEEL_GATHER,
                                    KEEL_SCATTER, KEEL_ALL_REDUCE}) {
         const std::string problem = call(each, round);
@@ -76,7 +83,7 @@ class Rank {
   }
   bool end() {
     return keel_comm_destroy(comm_) == KEEL_OK && keel_stream_destroy(stream_) == KEEL_OK &&
-           give_back(send_) && give_back(receive_);
+           give_back(&send_) && give_back(&receive_);
   }
 
  private:
@@ -106,23 +113,37 @@ class Rank {
     }
     return "";
   }
+  static void* map() {
+    return mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  }
   bool make(uint32_t** out) {
     void* memory = nullptr;
-    bool is_made = false;
-    if (foreign_) {
-      memory = std::malloc(kBytes);
-      is_made = keel_host_register(device_, memory, kBytes) == KEEL_OK;
-    } else {
-      is_made = keel_alloc(device_, KEEL_MEMORY_DEVICE, kBytes, &memory) == KEEL_OK;
+    keel_status made = KEEL_OK;
+    switch (memory_) {
+      case Memory::kOfDevice:
+        made = keel_alloc(device_, KEEL_MEMORY_DEVICE, kBytes, &memory);
+        break;
+      case Memory::kRegistered:
+        memory = map();
+        made = keel_host_register(device_, memory, kBytes);
+        break;
+      case Memory::kDeclared:
+        memory = map();
+        made = keel_host_register(device_, nullptr, KEEL_ALL_MEMORY);  // counted
+        break;
     }
     *out = static_cast<uint32_t*>(memory);
-    return is_made;
+    return made == KEEL_OK;
   }
-  bool give_back(uint32_t* memory) {
-    if (!foreign_) return keel_free(device_, memory) == KEEL_OK;
-    const bool is_over = keel_host_unregister(device_, memory) == KEEL_OK;
-    std::free(memory);
-    return is_over;
+  bool give_back(uint32_t** memory) {
+    uint32_t* const given = std::exchange(*memory, nullptr);
+    if (memory_ == Memory::kOfDevice) return keel_free(device_, given) == KEEL_OK;
+    const bool is_declared = memory_ == Memory::kDeclared;
+    const bool is_over = keel_host_unregister(device_, is_declared ? nullptr : given) == KEEL_OK;
+    return munmap(given, kBytes) == 0 && is_over;
+  }
+  bool renew() {
+    return give_back(&send_) && make(&send_) && give_back(&receive_) && make(&receive_);
   }
   std::string call(keel_collective collective, int round) {
     for (uint32_t peer = 0; peer < kWorld; ++peer) {
@@ -184,7 +205,7 @@ class Rank {
   }
 
   const uint32_t rank_;
-  const bool foreign_;
+  const Memory memory_;
   uint32_t* send_ = nullptr;  // on the CPU
   uint32_t* receive_ = nullptr;
   keel_device device_ = {};
@@ -233,7 +254,10 @@ int run_worker(const std::vector<std::string>& arguments) {
   setenv("KEEL_COLLECTIVE_TABLE", arguments[4].c_str(), 1);
   const std::string& buffers = arguments[3];
   const bool sums = buffers == "sums" || buffers == "mixed sums";
-  const bool foreign = buffers != "own" && (buffers != "mixed sums" || arguments[0] != "0");
+  Memory memory = buffers == "declared" ? Memory::kDeclared : Memory::kRegistered;
+  if (buffers == "own" || (buffers == "mixed sums" && arguments[0] == "0")) {
+    memory = Memory::kOfDevice;
+  }
   const bool may_attach = may_read_siblings();
   if (buffers == "own" || buffers == "untried") forbid_attach();
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
@@ -241,7 +265,7 @@ int run_worker(const std::vector<std::string>& arguments) {
   if (keel_init(&init) != KEEL_OK) return 2;
   int result = 0;
   {
-    Rank rank(static_cast<uint32_t>(std::stoul(arguments[0])), foreign);
+    Rank rank(static_cast<uint32_t>(std::stoul(arguments[0])), memory);
     const int closed = buffers == "mixed sums" && arguments[0] == "1" ? kSumRounds - 3 : kSumRounds;
     std::string problem = sums ? rank.run_sums(closed) : rank.run();
     const std::string in_place = std::to_string(rank.in_place());
@@ -255,7 +279,8 @@ int run_worker(const std::vector<std::string>& arguments) {
 // ---- the tests ------------------------------------------------------------------
 
 // Returns the final output of rank 0; the peers only report the end. |attach|: per rank; |table|:
-// rank 0's, for all ranks. |buffers|: "foreign"; "own" or "untried", the device's and foreign
+// rank 0's, for all ranks. |buffers|: "foreign", registered one by one; "declared", foreign buffers
+// in memory that is declared as a whole; "own" or "untried", the device's and foreign
 // buffers, where reading a remote process is deadly; "sums", foreign buffers of all_reduce only;
 // "mixed sums", where rank 0's buffers are the device's, and rank 1 closes itself at the end.
 std::string run_ranks(const std::vector<std::string>& attach, const std::string& buffers,
@@ -296,6 +321,14 @@ TEST(Foreign, IsReadWhereItIsOrStagedAndAlwaysRight) {
 
 TEST(Foreign, IsStagedWhereOneRankDoesNotWantToBeRead) {
   EXPECT_EQ(run_ranks({"1", "0", "1"}, "foreign"), run_ranks({"0", "0", "0"}, "foreign"));
+}
+
+// Of the same bytes as registered memory, in place and staged.
+TEST(Foreign, DeclaredMemoryIsReadAsRegisteredMemoryIs) {
+  const std::vector<std::string> all = {"1", "1", "1"};
+  EXPECT_EQ(run_ranks({"0", "0", "0"}, "declared"), run_ranks({"0", "0", "0"}, "foreign"));
+  EXPECT_EQ(run_ranks({"1", "0", "1"}, "declared"), run_ranks({"1", "0", "1"}, "foreign"));
+  EXPECT_EQ(run_ranks(all, "declared"), run_ranks(all, "foreign"));
 }
 
 TEST(Foreign, NobodyTriesToReadOthersWhileBuffersAreKeels) {
