@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/mman.h>
 
+#include <bit>
 #include <cstdio>
 #include <fstream>
+#include <functional>
+#include <keel/plugin_kit.hpp>
 #include <optional>
 #include <string>
 
@@ -116,6 +119,109 @@ TEST_P(MemoryTest, BlocksBehindAClosedGateAreNotReused) {
   EXPECT_EQ(alloc(device_, 4), memory) << "it is free by now";
 }
 
+// Work behind a closed gate, whose memory is freed before the gate opens.
+class FreedBehindGateTest : public MemoryTest {
+ protected:
+  // Reads two floats at |memory| and writes two at |result|.
+  using Work = std::function<keel_status(keel_stream stream, void* memory, void* result)>;
+
+  static uint32_t bits(float value) { return std::bit_cast<uint32_t>(value); }
+  void expect_result(const Work& work, const std::vector<uint32_t>& wanted) {
+    for (const bool on_stream : {false, true}) {
+      SCOPED_TRACE(on_stream ? "keel_free_on_stream" : "keel_free");
+      const keel_stream stream = new_stream(device_);
+      keel_gate gate = {};
+      ASSERT_KEEL_OK(keel_gate_create(&gate));
+      void* const memory = alloc_filled(device_, {bits(3), bits(5)});
+      void* const result = alloc_filled(device_, {0, 0});
+      ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate));
+      ASSERT_KEEL_OK(work(stream, memory, result));
+      ASSERT_KEEL_OK(on_stream ? keel_free_on_stream(stream, memory) : keel_free(device_, memory));
+      void* const fresh = alloc_filled(device_, {8, 9});
+      EXPECT_NE(fresh, memory);
+      ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
+      EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
+      EXPECT_EQ(read(device_, result, 2), wanted);
+      EXPECT_EQ(read(device_, fresh, 2), (std::vector<uint32_t>{8, 9}));
+      EXPECT_KEEL_OK(keel_free(device_, fresh));
+      EXPECT_KEEL_OK(keel_free(device_, result));
+      EXPECT_KEEL_OK(keel_gate_destroy(gate));
+      EXPECT_KEEL_OK(keel_stream_destroy(stream));
+    }
+  }
+};
+
+TEST_P(FreedBehindGateTest, CopyReadsAndWritesMemory) {
+  const std::vector<uint32_t> wanted = {bits(3), bits(5)};
+  expect_result(
+      [&](keel_stream stream, void* memory, void* result) {
+        return keel_copy(stream, device_, result, device_, memory, 8);
+      },
+      wanted);
+  // By way of the host, into the freed memory and out of it.
+  const std::vector<uint32_t> other = {70, 71};
+  expect_result(
+      [&](keel_stream stream, void* memory, void* result) {
+        const keel_status in = keel_copy(stream, device_, memory, KEEL_HOST, other.data(), 8);
+        return in != KEEL_OK ? in : keel_copy(stream, device_, result, device_, memory, 8);
+      },
+      other);
+  std::vector<uint32_t> on_host(2);
+  expect_result(
+      [&](keel_stream stream, void* memory, void*) {
+        return keel_copy(stream, KEEL_HOST, on_host.data(), device_, memory, 8);
+      },
+      {0, 0});
+  EXPECT_EQ(on_host, wanted);
+}
+
+TEST_P(FreedBehindGateTest, OperatorReadsAndWritesMemory) {
+  if (std::string(GetParam()) != "cpu") load("cpu", {{"devices", "1"}});  // for its kernels
+  expect_result(
+      [&](keel_stream stream, void* memory, void* result) {
+        const keel_tensor in = kit::make_tensor(memory, KEEL_FLOAT32, {2});
+        const keel_tensor out = kit::make_tensor(result, KEEL_FLOAT32, {2});
+        const keel_tensor* const inputs[] = {&in, &in};
+        const keel_tensor* outputs[] = {&in};
+        auto call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
+        call.op = KEEL_OP_ADD;
+        call.inputs = inputs;
+        call.input_count = 2;
+        call.outputs = outputs;
+        call.output_count = 1;
+        // In place in the freed memory, and from there to the result.
+        const keel_status in_place = keel_op_run(stream, &call);
+        outputs[0] = &out;
+        return in_place != KEEL_OK ? in_place : keel_op_run(stream, &call);
+      },
+      {bits(12), bits(20)});
+}
+
+// A world of one rank: a copy, and an operation with arithmetic.
+TEST_P(FreedBehindGateTest, CollectiveOfOneRankReadsAndWritesMemory) {
+  keel_comm comm = {};
+  ASSERT_KEEL_OK(keel_comm_init_all(&device_, 1, nullptr, &comm));
+  keel_reduction twice = 0;
+  ASSERT_KEEL_OK(keel_premul_sum_create(comm, 2, &twice));
+  const auto reduce = [&](const void* from, void* to, keel_reduction reduction,
+                          keel_stream stream) {
+    return keel_all_reduce(comm, from, to, 2, KEEL_FLOAT32, reduction, stream);
+  };
+  expect_result([&](keel_stream stream, void* memory,
+                    void* result) { return reduce(memory, result, KEEL_SUM, stream); },
+                {bits(3), bits(5)});
+  expect_result(
+      [&](keel_stream stream, void* memory, void* result) {
+        const keel_status in_place = reduce(memory, memory, twice, stream);
+        return in_place != KEEL_OK ? in_place : reduce(memory, result, twice, stream);
+      },
+      {bits(12), bits(20)});
+  EXPECT_KEEL_OK(keel_comm_destroy(comm));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, FreedBehindGateTest,
+                         ::testing::Values("cpu", "sim", "fake", "fake_polled"),
+                         [](const auto& info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(Backends, MemoryTest,
                          ::testing::Values("cpu", "sim", "fake", "fake_polled"),
                          [](const auto& info) { return std::string(info.param); });
