@@ -165,6 +165,8 @@ void add_dropped(uint32_t c, const Make& make, std::vector<Case>* cases) {
   const Extents one = {37, 41, 4, 2, 8};
   const Extents packed = {37, 41, 4, 2, 8, 3};
   const Extents long_rows = {70, 131, 2, 1, 5};
+  // Tiles of queries begin in later sequences, whose keys begin within a counter.
+  const Extents tiles = {150, 139, 2, 1, 5, 4};
   cases->push_back(make(c, one, {.dropout = kQuarter, .name = "/dropout"}));
   cases->push_back(make(c, {9, 64, 1, 1, 16}, {.dropout = kQuarter, .name = "/dropout"}));
   cases->push_back(make(c, packed, {.dropout = kQuarter, .name = "/dropout"}));
@@ -175,6 +177,7 @@ void add_dropped(uint32_t c, const Make& make, std::vector<Case>* cases) {
   cases->push_back(make(
       c, packed,
       {.dropout = {.p = 0.5, .seed = -2, .offset = INT64_MAX}, .name = "/dropout_last_offset"}));
+  cases->push_back(make(c, tiles, {.dropout = kQuarter, .name = "/dropout"}));
   // Most queries lose all of their keys.
   cases->push_back(make(c, {37, 3, 2, 1, 3}, {.dropout = {.p = 0.875}, .name = "/dropout_most"}));
   // A dropped weight is 0, and NaN in the key or value remains NaN.
