@@ -14,7 +14,8 @@ namespace {
 // Binding takes four system calls, about 1 us: not worth it for small buffers.
 constexpr uint64_t kSmallestBound = 64 << 10;
 
-// The file contains "0" for one node, else "0-1" or "0,2". Only a host with several nodes loads hwloc.
+// The file contains "0" for one node, else "0-1" or "0,2". Only a host with several nodes loads
+// hwloc.
 bool has_several_nodes() {
   std::string online;
   std::ifstream("/sys/devices/system/node/online") >> online;

@@ -395,8 +395,8 @@ typedef struct keel_memory_table {
    * address need not equal |pointer|. Optional (KEEL_CAPABILITY_HOST_ALIAS): CPU arenas, integrated
    * GPUs. Must be as fast for the host as the host's own memory; write-combined windows do not
    * qualify. With an alias, collectives of ranks in one process read and add in place, and copies
-   * from and to devices with PAGEABLE_ASYNC move each byte once instead of staging it: an all_reduce
-   * of 1 KiB with a CPU rank took 25 us instead of 238 us. */
+   * from and to devices with PAGEABLE_ASYNC move each byte once instead of staging it: an
+   * all_reduce of 1 KiB with a CPU rank took 25 us instead of 238 us. */
   keel_status (*host_alias)(keel_plugin_device* device, void* pointer, uint64_t size,
                             void** out_alias);
   /* Exports |pointer| as |out_export|; |kind| is the form that the caller can use, and

@@ -37,8 +37,8 @@ class TokenFiles {
   // Copies sample |number|, below samples(). The spans have context() elements. Throws
   // Error(KEEL_DATA_LOSS) for a token above 2^31 - 1.
   void read(int64_t number, std::span<int32_t> tokens, std::span<int32_t> labels) const;
-  // Returns a hash of the files' sizes and of their contents at 64 places each: it tells files apart
-  // with which a training could go on by mistake.
+  // Returns a hash of the files' sizes and of their contents at 64 places each: it tells files
+  // apart with which a training could go on by mistake.
   uint64_t fingerprint() const;
 
  private:
