@@ -6,10 +6,10 @@
 namespace keel_torch {
 
 // Allocates every later CPU tensor of 16 KiB and more by keel_alloc; earlier tensors keep their
-// memory. Collectives read such tensors in place. The memory is shared: a process forked later, a
-// DataLoader's worker for example, writes to the parent's tensors instead of private copies. Throws
-// c10::DistBackendError where the host cannot reach the device's memory. Thread-safe. Analogue:
-// c10::SetCPUAllocator.
+// memory. Collectives read such tensors in place. The memory is shared between ranks; a process
+// that is forked later, a DataLoader's worker for example, writes to private copies of the tensors
+// (keel_init_options.fork_memory). Throws c10::DistBackendError where the host cannot reach the
+// device's memory. Thread-safe. Analogue: c10::SetCPUAllocator.
 void use_allocator();
 
 }  // namespace keel_torch

@@ -28,7 +28,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
 
   module.def("use_allocator", &keel_torch::use_allocator,
              "Takes the memory of later CPU tensors from Keel, so that other ranks read it in "
-             "place.\nForked processes share such tensors with their parent.");
+             "place.\nForked processes write to private copies of such tensors.");
   module.def("register_device", &keel_torch::device::register_device,
              "Registers the device 'keel'; called once, by the package.");
   keel_torch::device::bind(module);
