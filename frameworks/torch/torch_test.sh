@@ -17,7 +17,19 @@ export PYTHONPATH=$build/torch/site PYTHONDONTWRITEBYTECODE=1 KEEL_COLLECTIVE_TA
 unset KEEL_PLUGIN_PATH KEEL_BACKENDS
 # The device's tests start Keel, and the others fork: in processes of their own.
 if (($# == 0)); then
-  (cd "$folder/tests/device" && "$torch_environment/bin/python" -m unittest discover)
+  (
+    cd "$folder/tests/device"
+    "$torch_environment/bin/python" -m unittest discover
+    # The models, and special values, on Vulkan's device too, where the wheel has the plugin and the
+    # machine a device.
+    export KEEL_DEVICES=vulkan:0,cpu:0
+    if "$torch_environment/bin/python" -c \
+        'import keel_torch; raise SystemExit(keel_torch.devices()[:1] != ["vulkan:0"])'; then
+      "$torch_environment/bin/python" -m unittest test_device_training test_device_values
+    else
+      echo "no device vulkan:0: its tests are left out"
+    fi
+  )
   set -- discover
 elif [[ $1 == test_device_* ]]; then
   cd "$folder/tests/device"

@@ -36,8 +36,7 @@ class DeviceTrainingTest(unittest.TestCase):
                 print(f"{make.__name__} on {name}: fallbacks {fallbacks}")
                 for step, (loss, want) in enumerate(zip(losses, wanted)):
                     self.assertAlmostEqual(loss, want, delta=1e-4, msg=f"step {step}")
-                if name.startswith("cpu:"):
-                    self.assertEqual(fallbacks, {})
+                self.assertEqual(fallbacks, {})
 
     def test_transformer_encoder_trains_as_on_the_cpu(self):
         self.check(Encoder)
