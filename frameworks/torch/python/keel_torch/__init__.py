@@ -7,7 +7,11 @@
 PyTorch imports this package itself, as an extension of the entry point torch.backends.
 """
 
-import sys
+
+def _autoload():
+    """PyTorch calls this at the end of its import; importing the package has done the work. Before
+    the import of PyTorch, which finds it in a script that imports this package first."""
+
 
 import torch
 import torch.distributed as dist
@@ -75,10 +79,6 @@ def _name_dlpack_device():
         return by_torch(self)
 
     torch.Tensor.__dlpack_device__ = __dlpack_device__
-
-
-def _autoload():
-    """PyTorch calls this at the end of its import; importing the package has done the work."""
 
 
 _register_device()

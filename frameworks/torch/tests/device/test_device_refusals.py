@@ -250,6 +250,13 @@ class NoDeviceTest(DeviceCase):
         self.assertEqual(numbers, "[1.0, 1.0] [2.0, 2.0]")
 
 
+class ImportTest(unittest.TestCase):
+    def test_package_may_be_imported_before_torch(self):
+        finished = run_python("import keel_torch, torch; print(torch.ones(2).to('keel').sum())")
+        self.assertEqual(finished.returncode, 0, finished.stderr)
+        self.assertIn("tensor(2., device='keel:0')", finished.stdout)
+
+
 class OtherTorchTest(unittest.TestCase):
     def test_wheel_of_another_torch_is_named(self):
         code = """if True:
