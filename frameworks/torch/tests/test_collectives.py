@@ -7,6 +7,7 @@ import unittest
 
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 
 from ranks import add_rank_tests
 
@@ -188,6 +189,34 @@ def check_views(rank, world):
     parameter = torch.nn.Parameter(torch.full((3,), float(rank)))
     dist.broadcast(parameter.data, 1)
     expect(parameter.data, torch.ones(3), "parameter")
+
+
+def check_functional(rank, world):
+    """What compiled code and DTensor call: results are new tensors, and inputs stay."""
+    group = dist.group.WORLD
+    for size in (1, 7, 100003):
+        inputs = [values(r, size * world, torch.float32) for r in range(world)]
+        own = inputs[rank].clone()
+        total = functional.all_reduce(own, "sum", group)
+        gathered = torch.ops._c10d_functional.all_gather_into_tensor(own, world, group.group_name)
+        part = torch.ops._c10d_functional.reduce_scatter_tensor(own, "max", world,
+                                                                group.group_name)
+        exchanged = functional.all_to_all_single(own, None, None, group)
+        sent = functional.broadcast(own, 1, group)
+        both = functional.all_reduce_coalesced([own, own + 1], "sum", group)
+        wait = functional.wait_tensor
+        pieces = [one.split(size) for one in inputs]
+        # Waits in another order than that of the calls.
+        expect(wait(sent), inputs[1], "functional broadcast", size)
+        expect(wait(exchanged), torch.cat([pieces[r][rank] for r in range(world)]),
+               "functional all_to_all_single", size)
+        expect(wait(part), reduced(dist.ReduceOp.MAX, [pieces[r][rank] for r in range(world)]),
+               "functional reduce_scatter", size)
+        expect(wait(gathered), torch.cat(inputs), "functional all_gather", size)
+        expect(wait(total), sum(inputs), "functional all_reduce", size)
+        expect(wait(both[0]), sum(inputs), "functional all_reduce_coalesced", size)
+        expect(wait(both[1]), sum(inputs) + world, "functional all_reduce_coalesced", size)
+        expect(own, inputs[rank], "input of functional collectives", size)
 
 
 def check_objects(rank, world):
