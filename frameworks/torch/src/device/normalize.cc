@@ -166,6 +166,20 @@ Tensor parameter_of(const std::optional<Tensor>& parameter, int64_t width, at::S
   return parameter->reshape({-1}).to(type).contiguous();
 }
 
+// The layer_norm of |x|, rows, by its definition; |beta| may be undefined. Keel's operator refuses
+// an |eps| below 0, which makes NaN of rows whose variance is not above -eps. The means and
+// deviations are float32, as Keel's.
+std::array<Tensor, 3> layer_norm_by_moments(const Tensor& x, const Tensor& gamma,
+                                            const Tensor& beta, double eps) {
+  const Tensor wide = x.to(at::kFloat);
+  const auto [variance, mean] =
+      at::var_mean(wide, at::OptionalIntArrayRef(int64_t{-1}), at::Scalar(0), true);
+  const Tensor rstd = variance.add(eps).rsqrt_();
+  Tensor y = wide.sub(mean).mul_(rstd).mul_(gamma.to(at::kFloat));
+  if (beta.defined()) y.add_(beta.to(at::kFloat));
+  return {y.to(x.scalar_type()), mean, rstd};
+}
+
 std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, c10::SymIntArrayRef normalized,
                                               const std::optional<Tensor>& weight,
                                               const std::optional<Tensor>& bias, double eps) {
@@ -180,11 +194,15 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, c10::SymIntAr
     const Tensor mean = at::zeros(shape, input.options().dtype(at::kFloat));
     return {at::empty_like(input), mean, at::full_like(mean, NAN)};
   }
-  if (is_normalized(input.scalar_type()) && eps >= 0) {
+  if (is_normalized(input.scalar_type())) {
     const Tensor x = input.contiguous().view({-1, width});
     const Tensor gamma = parameter_of(weight, width, x.scalar_type(), x, 1);
     const bool has_bias = bias.has_value() && bias->defined();
     const Tensor beta = has_bias ? parameter_of(bias, width, x.scalar_type(), x, 0) : Tensor();
+    if (!(eps >= 0)) {
+      const auto [y, mean, rstd] = layer_norm_by_moments(x, gamma, beta, eps);
+      return {y.view(input.sizes()), mean.view(shape), rstd.view(shape)};
+    }
     const Tensor y = at::empty_like(x);
     const Tensor mean = at::empty({x.size(0)}, x.options().dtype(at::kFloat));
     const Tensor rstd = at::empty_like(mean);

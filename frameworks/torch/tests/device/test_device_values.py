@@ -76,6 +76,23 @@ class SpecialTest(DeviceCase):
                 self.assert_as_on_cpu(function, of, **CLOSE)
                 self.assert_as_on_cpu(function, of.view(2, 2, 10).transpose(0, 2), **CLOSE)
 
+    def test_layer_norm_with_an_epsilon_below_0(self):
+        # Rows of a variance above, at and below 0.5, and an epsilon that is no number.
+        x = torch.tensor([[3.0, -1, 2, 0], [1, 1, 1, 1], [0.25, 0.5, 0.75, 1]])
+        for dtype, limits in ((torch.float32, CLOSE), (torch.bfloat16, {"rtol": 2e-2,
+                                                                        "atol": 2e-2})):
+            for eps in (-0.5, float("nan")):
+                for rows, count in ((1, 3), (3, 1), (3, 2), (3, 3)):
+                    def gradients(*tensors, eps=eps):
+                        inputs = [tensor.detach().requires_grad_() for tensor in tensors]
+                        y = nn.functional.layer_norm(inputs[0], (4,), *inputs[1:], eps=eps)
+                        return (y.detach(), *torch.autograd.grad(y.square().sum(), inputs))
+
+                    tensors = (x[:rows], torch.linspace(1, 2, 4), torch.linspace(-1, 1, 4))
+                    with self.subTest(dtype=dtype, eps=eps, rows=rows, count=count):
+                        self.assert_as_on_cpu(
+                            gradients, *[each.to(dtype) for each in tensors[:count]], **limits)
+
     def test_moments(self):
         x = torch.linspace(-3, 3, 24).view(2, 3, 4)
         for dtype in (torch.float32, torch.float64, torch.bfloat16):
