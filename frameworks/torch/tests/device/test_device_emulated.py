@@ -21,7 +21,8 @@ PLUGINS, EMULATED = LIBRARIES / "plugins", LIBRARIES / "emulated" / "cuda"
 
 class DeviceEmulatedTest(unittest.TestCase):
     def setUp(self):
-        for file in (PLUGINS / "libkeel_cuda.so", EMULATED / "libcuda.so.1"):
+        for file in (PLUGINS / "libkeel_cuda.so", EMULATED / "libcuda.so.1",
+                     EMULATED / "libkeel_simt_host.so"):
             if not file.exists():
                 self.skipTest(f"the build has no {file}")
 
