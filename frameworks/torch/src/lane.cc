@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "flight.h"
 #include "runtime.h"
 
 namespace keel_torch {
@@ -132,9 +133,15 @@ void Lane::reap(Settled* out, size_t most) {
     if (status == KEEL_NOT_READY) return;
     std::exception_ptr failure;
     if (status != KEEL_OK) {
-      failure = make_failure("keel: " + work->text() +
-                             " failed: " + (status == KEEL_TIMED_OUT ? "Timed out : " : "") +
-                             failure_text(status));
+      const bool is_late = status == KEEL_TIMED_OUT;
+      std::string text = "keel: " + work->text() + " failed: " + (is_late ? "Timed out : " : "") +
+                         failure_text(status);
+      // Later operations of the stream end by the same failure.
+      if (is_late && !stream_failed_) {
+        const std::string ranks = last_operations(rank_, work->getSequencenumber());
+        if (!ranks.empty()) text += ". Last operations: " + ranks;
+      }
+      failure = make_failure(text);
       stream_failed_ = true;
     } else {
       failure = work->finish_failure_;

@@ -81,18 +81,38 @@ def die_in_message(rank, world):
     return "nothing was raised", 0
 
 
+def late(function):
+    """Rank 0 calls |function|, which the other ranks do not before it has failed."""
+    store = dist.distributed_c10d._get_default_store()
+    if dist.get_rank() != 0:
+        store.wait(["failed"])
+        return ""
+    try:
+        function()
+    except RuntimeError as error:
+        return str(error)
+    finally:
+        store.set("failed", "1")
+    return "nothing was raised"
+
+
 def miss_a_deadline(rank, world):
     group = dist.new_group(timeout=datetime.timedelta(seconds=1))
-    store = dist.distributed_c10d._get_default_store()
-    if rank == 0:
-        try:
-            dist.all_reduce(torch.ones(10), group=group)
-        except RuntimeError as error:
-            store.set("failed", "1")
-            return str(error)
-        return "nothing was raised"
-    store.wait(["failed"])
-    return ""
+    dist.broadcast(torch.ones(10), 0, group=group)
+    return late(lambda: dist.all_reduce(torch.ones(10), group=group))
+
+
+def miss_the_deadline_of_one_operation(rank, world):
+    group = dist.group.WORLD  # whose own is a minute
+    second = datetime.timedelta(seconds=1)
+    return late(lambda: group.allreduce([torch.ones(10)], timeout=second).wait())
+
+
+def miss_the_deadline_after_a_longer_one(rank, world):
+    group = dist.new_group(timeout=datetime.timedelta(seconds=1))
+    hour = datetime.timedelta(hours=1)
+    group.allreduce([torch.ones(10)], timeout=hour).wait()
+    return late(lambda: group.allreduce([torch.ones(10)]).wait())
 
 
 def interrupt(rank, world):
@@ -155,6 +175,16 @@ class FailuresTest(unittest.TestCase):
         self.assertIn("KEEL_TIMED_OUT", text)
         self.assertIn("rank 1", text)
         self.assertIn("all_reduce", text)
+        self.assertIn("Last operations: rank 0: all_reduce #1 failed; rank 1: broadcast #0 done",
+                      text)
+
+    def test_deadline_of_one_operation(self):
+        for function in (miss_the_deadline_of_one_operation, miss_the_deadline_after_a_longer_one):
+            with self.subTest(function.__name__):
+                text = run_ranks(2, function)[0]
+                self.assertIn("KEEL_TIMED_OUT", text)
+                self.assertIn("rank 1", text)
+                self.assertIn("Last operations: rank 0: all_reduce #", text)
 
     def test_interrupt_ends_a_wait(self):
         self.assertEqual(run_ranks(2, interrupt), ["done", "interrupted"])
