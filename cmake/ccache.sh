@@ -13,4 +13,6 @@ for argument in "$@"; do
   case $argument in *.gch) header=$argument ;; esac
 done
 [ -n "$header" ] || exec "$ccache" "$@"
+# With an earlier one in place, the compiler would include that, and write other bytes.
+rm -f "$header"
 "$ccache" "$@" && sha256sum <"$header" >"$header.sum"
