@@ -127,8 +127,8 @@ TEST_F(Conform, CertifiesWhatIsRight) {
   EXPECT_EQ(level("collectives").at("certified"), false);  // no such capability
   EXPECT_EQ(outcome("ops/add/f32/7"), "pass");
   EXPECT_EQ(conform("verify '" + certificate + "'"), 0) << output_;
-  EXPECT_NE(output_.find("null core async memory ops; failures: injected"), std::string::npos)
-      << output_;
+  EXPECT_NE(output_.find("null core async memory ops"), std::string::npos) << output_;
+  EXPECT_NE(output_.find("; failures: injected"), std::string::npos) << output_;
 }
 
 TEST_F(Conform, CertifiesClaimsThatTheSampleLeavesOut) {
