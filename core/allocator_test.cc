@@ -330,16 +330,20 @@ TEST_P(AllocatorTest, WaitsForWorkThatWillGiveMemoryBack) {
 
 TEST_P(AllocatorTest, DoesNotWaitInAHostCallback) {
   use(load_with_memory(kLarge / kMiB));
-  const FakePause pause;
-  ASSERT_KEEL_OK(keel_free_on_stream(first_, used_by(first_, kLarge)));
+  std::promise<void> is_paused;
   std::promise<keel_status> allocated;
   std::function<void()> allocate = [&] {
+    is_paused.get_future().wait();
     void* memory = nullptr;
     allocated.set_value(keel_alloc(device_, KEEL_MEMORY_DEVICE, 3 * kMiB, &memory));
   };
   ASSERT_KEEL_OK(keel_stream_on_done(
       second_, [](void* user, keel_status) { (*static_cast<std::function<void()>*>(user))(); },
       &allocate));
+  synchronize(second_);
+  const FakePause pause;
+  ASSERT_KEEL_OK(keel_free_on_stream(first_, used_by(first_, kLarge)));
+  is_paused.set_value();
   std::future<keel_status> status = allocated.get_future();
   ASSERT_EQ(status.wait_for(std::chrono::nanoseconds(kTestTimeout)), std::future_status::ready);
   EXPECT_EQ(status.get(), KEEL_OUT_OF_MEMORY);
