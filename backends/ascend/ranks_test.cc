@@ -23,7 +23,7 @@ TEST_F(AscendRanksTest, ALostDeviceInMidCollectiveIsNamed) {
   const std::vector<keel_device> devices = load_ascend(sdk);
   ASSERT_EQ(devices.size(), 3u);
   make_ranks(devices);
-  for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, 20 * kSecond));
+  set_timeout(20 * kSecond);
   enqueue(1000);
   for (uint32_t rank = 1; rank < 3; ++rank) {
     // The stream may tell of its own device first.
@@ -39,16 +39,7 @@ TEST_F(AscendRanksTest, AHangEndsAtTheDeadlineAndLosesTheDevices) {
   const OwnSdk sdk("devices=2 memory_mib=64 faults=1/stall:ccl@1");
   const std::vector<keel_device> devices = load_ascend(sdk);
   ASSERT_EQ(devices.size(), 2u);
-  make_ranks(devices);
-  for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, kSecond));
-  enqueue(1000);
-  for (keel_stream stream : streams_)
-    EXPECT_NE(keel_stream_synchronize(stream, kTestTimeout), KEEL_OK);
-  end_ranks();
-  for (keel_device device : devices) {
-    void* memory = nullptr;
-    EXPECT_EQ(keel_alloc(device, KEEL_MEMORY_DEVICE, 1 << 20, &memory), KEEL_DEVICE_LOST);
-  }
+  expect_hang_loses_devices(devices);
 }
 
 // An abort of one rank, while the library hangs: the ranks return, with the device lost.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "backends/kunlun/testing/own_sdk.h"
@@ -147,27 +146,13 @@ TEST_F(KunlunTest, TwoInstancesAreTwoIslands) {
 TEST_F(KunlunTest, ALostDeviceInMidCollectiveIsNamedAndTheOthersGoOn) {
   const OwnSdk sdk("devices=3 memory_mib=64 faults=0/lose:ccl@1");
   const std::vector<keel_device> devices = load_kunlun(sdk);
-  make_ranks(devices);
-  for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, 20 * kSecond));
-  enqueue(1000);
-  for (uint32_t rank = 1; rank < 3; ++rank) {
-    expect_failure(rank, KEEL_DEVICE_LOST, {"rank 0 (kunlun:0)"});
-  }
-  make_ranks({devices[1], devices[2]});
-  EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
+  expect_lost_device_is_named(devices, "kunlun:0");
 }
 
 TEST_F(KunlunTest, AHangEndsAtTheDeadlineAndHarmsNoDevice) {
   const OwnSdk sdk("devices=3 memory_mib=64 faults=1/stall:ccl@1");
   const std::vector<keel_device> devices = load_kunlun(sdk);
-  make_ranks(devices);
-  for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, kSecond));
-  enqueue(1000);
-  for (uint32_t rank = 0; rank < 3; ++rank) {
-    expect_failure(rank, KEEL_TIMED_OUT, {"native all_reduce did not end in time"});
-  }
-  make_ranks(devices);
-  EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
+  expect_hang_ends_at_deadline(devices);
 }
 
 // A BKCL without bkcl_comm_abort: the work is abandoned, and its devices are reported lost.
@@ -175,29 +160,13 @@ TEST_F(KunlunTest, AHangThatCannotBeAbortedLosesTheDevices) {
   const OwnSdk sdk("devices=2 memory_mib=64 faults=1/stall:ccl@1");
   ASSERT_TRUE(remove_symbol(sdk.bkcl(), "bkcl_comm_abort"));
   const std::vector<keel_device> devices = load_kunlun(sdk);
-  make_ranks(devices);
-  for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, kSecond));
-  enqueue(1000);
-  for (uint32_t rank = 0; rank < 2; ++rank) {
-    EXPECT_NE(keel_stream_synchronize(streams_[rank], kTestTimeout), KEEL_OK);
-  }
-  end_ranks();
-  for (keel_device device : devices) {
-    void* memory = nullptr;
-    EXPECT_EQ(keel_alloc(device, KEEL_MEMORY_DEVICE, 1 << 20, &memory), KEEL_DEVICE_LOST);
-  }
+  expect_hang_loses_devices(devices);
 }
 
 TEST_F(KunlunTest, AnAbortEndsAllRanks) {
   const OwnSdk sdk("devices=3 memory_mib=64 faults=1/stall:ccl@1");
   const std::vector<keel_device> devices = load_kunlun(sdk);
-  make_ranks(devices);
-  enqueue(100'000);
-  std::thread aborting([&] { EXPECT_KEEL_OK(keel_comm_abort(comms_[2])); });
-  for (uint32_t rank = 0; rank < 3; ++rank) {
-    expect_failure(rank, KEEL_ABORTED, {"rank 2 aborted"});
-  }
-  aborting.join();
+  expect_abort_ends_all(devices);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -133,6 +134,60 @@ class DeviceRanks : public KeelTest {
     for (const std::string& text : texts) {
       EXPECT_NE(said.find(text), std::string::npos) << "no '" << text << "' in " << said;
     }
+  }
+
+  void set_timeout(int64_t timeout_ns) {
+    for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, timeout_ns));
+  }
+
+  // ---- failures of a native library, which the emulated chip's faults cause ----
+
+  // The first operation hangs on rank 1, and the library's abort ends it.
+  void expect_hang_ends_at_deadline(const std::vector<keel_device>& devices) {
+    make_ranks(devices);
+    set_timeout(kSecond);
+    enqueue(1000);
+    for (uint32_t rank = 0; rank < world(); ++rank) {
+      expect_failure(rank, KEEL_TIMED_OUT, {"native all_reduce did not end in time"});
+    }
+    make_ranks(devices);
+    EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
+  }
+  // The first operation hangs on rank 1, and nothing ends it: the devices are lost.
+  void expect_hang_loses_devices(const std::vector<keel_device>& devices) {
+    make_ranks(devices);
+    set_timeout(kSecond);
+    enqueue(1000);
+    for (keel_stream stream : streams_) {
+      EXPECT_NE(keel_stream_synchronize(stream, kTestTimeout), KEEL_OK);
+    }
+    end_ranks();
+    for (keel_device device : devices) {
+      void* memory = nullptr;
+      EXPECT_EQ(keel_alloc(device, KEEL_MEMORY_DEVICE, 1 << 20, &memory), KEEL_DEVICE_LOST);
+    }
+  }
+  // Rank 0 of three loses its device, |name|, in the first operation.
+  void expect_lost_device_is_named(const std::vector<keel_device>& devices,
+                                   const std::string& name) {
+    make_ranks(devices);
+    set_timeout(20 * kSecond);
+    enqueue(1000);
+    for (uint32_t rank = 1; rank < 3; ++rank) {
+      expect_failure(rank, KEEL_DEVICE_LOST, {"rank 0 (" + name + ")"});
+    }
+    make_ranks({devices[1], devices[2]});
+    EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
+  }
+  // The first operation hangs on rank 1 of three, and rank 2 aborts.
+  void expect_abort_ends_all(const std::vector<keel_device>& devices) {
+    make_ranks(devices);
+    enqueue(100'000);
+    std::thread aborting([&] { EXPECT_KEEL_OK(keel_comm_abort(comms_[2])); });
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      expect_failure(rank, KEEL_ABORTED, {"rank 2 aborted"});
+    }
+    aborting.join();
   }
 
   std::vector<keel_device> devices_;
