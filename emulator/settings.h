@@ -21,7 +21,7 @@ using SettingValues = std::map<std::string, std::string, std::less<>>;
 struct ChipSettings {
   uint32_t devices = 1;
   DeviceOptions device;
-  // Of device 0, for drivers whose devices have one: as another driver of the same chip reports it.
+  // The UUID of device 0, where the driver has UUIDs: as another driver of that chip reports it.
   std::optional<std::array<uint8_t, 16>> uuid;
 };
 

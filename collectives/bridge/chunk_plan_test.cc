@@ -35,7 +35,7 @@ double exchange_time(const std::vector<HostLink>& links) {
   return slowest;
 }
 
-// Of an exchange of messages.
+// Returns the least time of an exchange of messages.
 double bound_time(const std::vector<HostLink>& links) {
   double least = std::numeric_limits<double>::infinity();
   double total = 0;

@@ -323,7 +323,7 @@ TEST(Foreign, IsStagedWhereOneRankDoesNotWantToBeRead) {
   EXPECT_EQ(run_ranks({"1", "0", "1"}, "foreign"), run_ranks({"0", "0", "0"}, "foreign"));
 }
 
-// Of the same bytes as registered memory, in place and staged.
+// The ranks read as many bytes as of registered memory, in place and staged.
 TEST(Foreign, DeclaredMemoryIsReadAsRegisteredMemoryIs) {
   const std::vector<std::string> all = {"1", "1", "1"};
   EXPECT_EQ(run_ranks({"0", "0", "0"}, "declared"), run_ranks({"0", "0", "0"}, "foreign"));

@@ -134,7 +134,7 @@ class CpuAttentionBlocks : public CpuOps {
   void check(const TestMask& given = {}, const Dropout& dropout = {});
 
  private:
-  // Of all weights; empty without dropout.
+  // Returns the factors of all weights; empty without dropout.
   std::vector<float> factors(const Dropout& dropout);
 };
 
