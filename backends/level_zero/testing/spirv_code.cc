@@ -55,8 +55,8 @@ constexpr uint32_t kLinkage = 41;
 constexpr uint32_t kByValue = 2;
 constexpr uint32_t kImport = 1;
 constexpr uint32_t kFloat64 = 10;  // a capability
-// Every device that the plugin takes has these: addresses, integers of 8 to 64 bits, 16-bit floats in
-// memory, and subgroups. Linkage is that of functions within the module.
+// Every device that the plugin takes has these: addresses, integers of 8 to 64 bits, 16-bit floats
+// in memory, and subgroups. Linkage is that of functions within the module.
 constexpr std::array<std::pair<uint32_t, const char*>, 10> kCapabilities = {
     {{4, "Addresses"},
      {5, "Linkage"},
