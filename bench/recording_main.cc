@@ -24,6 +24,7 @@ namespace {
 
 using keel::ControlSegment;
 using keel::FlightRecorder;
+using keel::OperationBoard;
 
 constexpr uint32_t kWorld = 2;
 
@@ -48,34 +49,34 @@ std::unique_ptr<ControlSegment> make_segment() {
 
 // Same steps as Communicator::enqueue, Runner::write_descriptor, Runner::compare and
 // Communicator::complete. Returns false if the fingerprints differ, which does not happen.
-[[gnu::always_inline]] inline bool record(FlightRecorder& recorder, ControlSegment& segment,
+[[gnu::always_inline]] inline bool record(FlightRecorder& recorder, OperationBoard& board,
                                           uint64_t sequence, keel::Request& request,
                                           keel::OperationDescriptor& own) {
   request.print = request.fingerprint();
   FlightRecorder::Entry* const entry = recorder.begin(sequence, request.print, request.count);
   own.fingerprint = request.print;
   FlightRecorder::start(entry);
-  if (!(segment.post(1, sequence).fingerprint == request.print)) return false;
+  if (!(board.descriptor(1, sequence).fingerprint == request.print)) return false;
   FlightRecorder::finish(entry, KEEL_OK);
   return true;
 }
 
 // Writes rank 1's descriptors for all operations.
-void post_all(ControlSegment& segment, const keel::Request& request) {
-  for (uint64_t at = 0; at < ControlSegment::kDescriptors; ++at) {
-    segment.post(1, at).fingerprint = request.fingerprint();
+void publish_all(OperationBoard& board, const keel::Request& request) {
+  for (uint64_t at = 0; at < OperationBoard::kDescriptors; ++at) {
+    board.descriptor(1, at).fingerprint = request.fingerprint();
   }
 }
 
 // Contains only the loop: an operation too has its objects at hand.
-[[gnu::noinline]] bool repeat(FlightRecorder& recorder, ControlSegment& segment,
+[[gnu::noinline]] bool repeat(FlightRecorder& recorder, OperationBoard& board,
                               keel::Request& request, uint64_t count, bool recorded) {
   for (uint64_t sequence = 0; sequence < count; ++sequence) {
-    keel::OperationDescriptor& own = segment.post(0, sequence);
+    keel::OperationDescriptor& own = board.descriptor(0, sequence);
     // Keeps the compiler from precomputing or removing either loop.
     asm volatile("" : : "r"(&request), "r"(&own) : "memory");
     if (!recorded) continue;
-    if (!record(recorder, segment, sequence, request, own)) return false;
+    if (!record(recorder, board, sequence, request, own)) return false;
   }
   return true;
 }
@@ -84,8 +85,8 @@ bool run(uint64_t count, bool recorded) {
   const auto recorder = FlightRecorder::create({"bench", 0, kWorld, "cpu:0"});
   const auto segment = make_segment();
   keel::Request request = some_request();
-  post_all(*segment, request);
-  return repeat(*recorder, *segment, request, count, recorded);
+  publish_all(segment->board(), request);
+  return repeat(*recorder, segment->board(), request, count, recorded);
 }
 
 // ---- within an operation --------------------------------------------------------
@@ -108,7 +109,7 @@ class Rank {
     const uint32_t zero = 0;
     require(keel_fill(stream_, data_, &zero, sizeof(zero), kBytes));
     require(keel_stream_synchronize(stream_, KEEL_TIMEOUT_DEFAULT));
-    post_all(*segment_, request_);
+    publish_all(segment_->board(), request_);
   }
 
   void reduce(uint64_t count, bool twice) {
@@ -124,8 +125,8 @@ class Rank {
   static constexpr uint64_t kBytes = 1 << 20;
 
   void record_once_more() {
-    keel::OperationDescriptor& own = segment_->post(0, sequence_);
-    if (!record(*recorder_, *segment_, sequence_, request_, own)) std::abort();
+    keel::OperationDescriptor& own = segment_->board().descriptor(0, sequence_);
+    if (!record(*recorder_, segment_->board(), sequence_, request_, own)) std::abort();
     ++sequence_;
   }
 

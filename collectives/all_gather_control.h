@@ -19,45 +19,45 @@ namespace keel {
 template <typename Data, typename Visit>
 Status exchange(RankContext& context, uint8_t collective, const Data& own,
                 WaitContext& wait_context, const Visit& visit) {
-  static_assert(std::is_trivially_copyable_v<Data> && sizeof(Data) <= ControlSegment::kEagerBytes);
-  ControlSegment& segment = context.segment();
+  static_assert(std::is_trivially_copyable_v<Data> && sizeof(Data) <= OperationBoard::kEagerBytes);
+  OperationBoard& board = context.board();
   const uint64_t sequence = context.sequence++;
   const auto place = [&](uint32_t rank) {
-    return sizeof(Data) <= sizeof(OperationDescriptor::small) ? segment.post(rank, sequence).small
-                                                              : segment.eager(rank, sequence);
+    return sizeof(Data) <= sizeof(OperationDescriptor::small)
+               ? board.descriptor(rank, sequence).small
+               : board.eager(rank, sequence);
   };
-  Status status = segment.await_room(sequence, wait_context);
+  Status status = board.await_room(sequence, wait_context);
   if (status.ok()) {
-    OperationDescriptor& post = segment.post(context.rank(), sequence);
-    post.fingerprint = {};
-    post.fingerprint.collective = collective;
-    post.status = KEEL_OK;
-    post.flags = context.call_flags();
-    context.write_link(&post);
+    OperationDescriptor& descriptor = board.descriptor(context.rank(), sequence);
+    descriptor.fingerprint = {};
+    descriptor.fingerprint.collective = collective;
+    descriptor.status = KEEL_OK;
+    descriptor.flags = context.call_flags();
+    context.write_link(&descriptor);
     std::memcpy(place(context.rank()), &own, sizeof(own));
-    segment.publish_descriptor(context.rank(), sequence);
+    board.publish(context.rank(), sequence);
     status = context.await_descriptors(sequence, wait_context);
   } else {
     if (status.code() == KEEL_TIMED_OUT) {
-      const uint64_t oldest = sequence - ControlSegment::kDescriptors;
-      status =
-          failure(KEEL_TIMED_OUT, "{} did not end operation {} in time",
-                  context.name_ranks([&](uint32_t rank) { return !segment.is_done(rank, oldest); }),
-                  oldest);
+      const uint64_t oldest = sequence - OperationBoard::kDescriptors;
+      status = failure(
+          KEEL_TIMED_OUT, "{} did not end operation {} in time",
+          context.name_ranks([&](uint32_t rank) { return !board.is_done(rank, oldest); }), oldest);
     }
-    segment.abort(status);
+    context.failures().abort(status);
   }
   KEEL_RETURN_IF_ERROR(status);
   status = context.check_calls(sequence);
   std::vector<Fingerprint> fingerprints;
   for (uint32_t rank = 0; rank < context.world(); ++rank) {
-    fingerprints.push_back(segment.post(rank, sequence).fingerprint);
+    fingerprints.push_back(board.descriptor(rank, sequence).fingerprint);
     if (status.ok()) status = context.published_status(rank, sequence);
     Data data = own;
     if (rank != context.rank()) std::memcpy(&data, place(rank), sizeof(data));
     visit(rank, data);
   }
-  segment.publish_done(context.rank(), sequence, context.team().is_urgent());
+  board.publish_done(context.rank(), sequence, context.team().is_urgent());
   KEEL_RETURN_IF_ERROR(status);
   return check_fingerprints(fingerprints);
 }

@@ -19,7 +19,7 @@ constexpr size_t kLeftToHelpers = 8;
 // Aborts |team|, since |rank| failed with |own| and its peers wait. Returns |own| with the rank's
 // name. If the team has failed before, returns |own|, a consequence of the earlier failure.
 Status tell_failure(Team& team, uint32_t rank, const Status& own) {
-  if (team.segment().failed()) return own;
+  if (team.segment().failures().failed()) return own;
   try {
     // The text of a deadline names the missing ranks.
     const bool is_deadline = own.code() == KEEL_TIMED_OUT;
@@ -206,7 +206,7 @@ Status Communicator::enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<
   }
   if (!entered.ok()) {
     const Status told = tell_failure(*team, rank, entered);
-    const Status cause = team->segment().failure_status();
+    const Status cause = team->segment().failures().status();
     if (made) {
       made->abort(cause);
     } else if (hosts) {
@@ -231,12 +231,13 @@ Status Communicator::enter_team(const std::shared_ptr<Team>& team, uint32_t rank
   const std::atomic<bool> never{false};
   WaitContext wait_context(deadline.remaining_ns(), never);
   // The first barrier; the rank's own steps follow.
-  team->segment().arrive(rank, 1);
-  const Status met = team->segment().await_step(1, wait_context);
+  team->segment().board().arrive(rank, 1);
+  const Status met = team->segment().board().await_step(1, wait_context);
   if (met.code() == KEEL_TIMED_OUT) {
-    return failure(
-        KEEL_TIMED_OUT, "{} did not get ready in time",
-        team->name_ranks([&](uint32_t other) { return !team->segment().has_arrived(other, 1); }));
+    return failure(KEEL_TIMED_OUT, "{} did not get ready in time",
+                   team->name_ranks([&](uint32_t other) {
+                     return !team->segment().board().has_arrived(other, 1);
+                   }));
   }
   KEEL_RETURN_IF_ERROR(met);
   KEEL_RETURN_IF_ERROR(check_chunk_bytes(team->segment().chunk_bytes()).with_prefix("rank 0: "));
@@ -280,11 +281,11 @@ void Communicator::run_next(std::unique_lock<std::mutex>& lock, Operation* scrat
   context_.call = scratch->call;
   if (scratch->task) {
     // In a task, peers may wait for more than the rank's descriptors.
-    team().segment().set_busy(local_rank(), true);
+    context_.failures().set_busy(local_rank(), true);
     WaitContext wait_context(scratch->timeout_ns, cancelled_);
     scratch->task(context_, wait_context);
     scratch->task = {};
-    team().segment().set_busy(local_rank(), false);
+    context_.failures().set_busy(local_rank(), false);
   } else {
     const Status status = guarded([&] { return run(*scratch); });
     FlightRecorder::finish(scratch->entry, status.code());
@@ -363,22 +364,22 @@ Status Communicator::run(Operation& operation) {
     std::lock_guard lock(mutex_);
     ready = operation.hold->status;
   }
-  if (ready.ok() && team().segment().failed()) {
+  if (ready.ok() && context_.failures().failed()) {
     // The call has shown the peers its buffer, which they may be reading.
     if (operation.posted) await_end_of_use();
-    return team().segment().failure_status();
+    return context_.failures().status();
   }
   if (ready.ok() && operation.ready) {
-    ControlSegment& segment = team().segment();
-    const auto is_given_up = [&] { return segment.failed(); };
-    segment.set_held(local_rank(), told_print(operation.request));
+    const AbortRecord& failures = context_.failures();
+    const auto is_given_up = [&] { return failures.failed(); };
+    context_.board().set_held(local_rank(), told_print(operation.request));
     ready = wait_context.wait(operation.ready, is_given_up);
-    segment.clear_held(local_rank());
+    context_.board().clear_held(local_rank());
     // The device's text would describe a wait unknown to the user.
     if (ready.code() == KEEL_TIMED_OUT) {
       ready = failure(KEEL_TIMED_OUT, "what is before it on its stream was not over in time");
     }
-    if (team().segment().failed()) return team().segment().failure_status();
+    if (context_.failures().failed()) return context_.failures().status();
   }
   const KeptScope kept(context_, operation.allocations);
   if (hosts_) return hosts_->run(operation.request, ready, operation.entry, wait_context);
@@ -441,8 +442,8 @@ void Communicator::shut_down(const Deadline& deadline) {
 }
 
 Status Communicator::async_error() {
-  ControlSegment& segment = team().segment();
-  return segment.failed() ? segment.failure_status() : segment.first_death();
+  const AbortRecord& failures = context_.failures();
+  return failures.failed() ? failures.status() : failures.first_death();
 }
 
 Communicator::Stats Communicator::stats() const {

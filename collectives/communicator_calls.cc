@@ -55,8 +55,7 @@ Status Communicator::enqueue_checked(Request& request, const Ref<Stream>& stream
     request.foreign = selection_.choose_foreign(request, world());
   }
   request.print = request.fingerprint();
-  ControlSegment& segment = team().segment();
-  if (segment.failed()) return segment.failure_status();
+  if (context_.failures().failed()) return context_.failures().status();
   std::unique_lock lock(mutex_);
   if (stopping_) return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
   if (request.collective != KEEL_SEND_RECV) ++calls_;
@@ -99,7 +98,7 @@ Status Communicator::copy_alone(const Request& request, Stream& stream, const En
   FlightRecorder::Entry* entry = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    if (team().segment().failed()) return team().segment().failure_status();
+    if (context_.failures().failed()) return context_.failures().status();
     if (stopping_) return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
     ++calls_;
     ++operations_;
@@ -165,7 +164,7 @@ bool Communicator::try_fast_path(const CallArguments& arguments, const void* sen
       known->receive_bytes};
   if ((buffers.send == nullptr && buffers.send_bytes != 0) ||
       (buffers.receive == nullptr && buffers.receive_bytes != 0) ||
-      !known->may_have(send, receive) || team().segment().failed()) {
+      !known->may_have(send, receive) || context_.failures().failed()) {
     return false;
   }
   ++calls_;
@@ -224,7 +223,7 @@ Status Communicator::refuse(Request request, const Status& why) {
   }
   request.print = request.fingerprint();
   std::lock_guard lock(mutex_);
-  if (stopping_ || team().segment().failed()) return why;
+  if (stopping_ || context_.failures().failed()) return why;
   if (request.collective != KEEL_SEND_RECV) ++calls_;
   refuse_locked(std::move(request), nullptr, why);
   return why;

@@ -129,7 +129,7 @@ class ShrinkRound {
   // Ends the round, since this rank gives up at |why|.
   End give_up(const Status& why, Status* out_status);
   bool is_gone(uint32_t rank) const {
-    return parent_.team().has_ended(rank) || parent_.team().segment().has_left(rank);
+    return parent_.team().has_ended(rank) || parent_.team().segment().failures().has_left(rank);
   }
   Status late(const std::string& ranks, const char* what) const;
 
@@ -283,8 +283,8 @@ ShrinkRound::End ShrinkRound::give_up(const Status& why, Status* out_status) {
 Status Communicator::shrink_inside(const ShrinkCall& call, const CommunicatorOptions& options,
                                    Ref<Communicator>* out_left) {
   Team& team = this->team();
-  ShrinkAgreement agreement(team.segment(), local_rank(), [&team](uint32_t rank) {
-    return team.has_ended(rank) || team.segment().has_left(rank);
+  ShrinkAgreement agreement(team.segment().shrink(), local_rank(), [&team](uint32_t rank) {
+    return team.has_ended(rank) || team.segment().failures().has_left(rank);
   });
   // A round without a result costs a rank or the deadline, unless ranks fail for another reason.
   const uint32_t most_rounds = 2 * world() + 8;

@@ -26,33 +26,33 @@ std::string describe_messages(const PointToPointProgress& progress, uint32_t mes
 
 // Describes |rank|'s current operation; empty if none.
 std::string describe_progress(ControlSegment& segment, uint32_t rank, uint64_t sequence) {
-  if (segment.has_published(rank, sequence)) {
-    return describe(segment.post(rank, sequence).fingerprint);
+  if (segment.board().has_published(rank, sequence)) {
+    return describe(segment.board().descriptor(rank, sequence).fingerprint);
   }
-  const PointToPointProgress& progress = segment.progress(rank);
+  const PointToPointProgress& progress = segment.messages().progress(rank);
   const uint32_t messages = progress.messages.load(std::memory_order_acquire);
   if (messages != 0) return describe_messages(progress, messages);
   Fingerprint held;
-  if (segment.is_held(rank, &held)) {
+  if (segment.board().is_held(rank, &held)) {
     return describe(held) + ", called behind work that its stream is not done with";
   }
-  if (sequence == 0 || segment.is_done(rank, sequence - 1)) return "";
-  if (!segment.has_published(rank, sequence - 1)) return "";
+  if (sequence == 0 || segment.board().is_done(rank, sequence - 1)) return "";
+  if (!segment.board().has_published(rank, sequence - 1)) return "";
   // The rank has not completed the previous operation, called by all ranks.
-  return describe(segment.post(rank, sequence - 1).fingerprint);
+  return describe(segment.board().descriptor(rank, sequence - 1).fingerprint);
 }
 
 }  // namespace
 
-void end_messages(ControlSegment& segment, uint32_t rank) {
-  PointToPointProgress& progress = segment.progress(rank);
+void end_messages(PointToPointSlots& messages, uint32_t rank) {
+  PointToPointProgress& progress = messages.progress(rank);
   if (progress.messages.load(std::memory_order_relaxed) == 0) return;
   progress.messages.store(0, std::memory_order_release);
   progress.version.fetch_add(2, std::memory_order_release);
 }
 
 bool DeadlockDetector::is_at_messages(uint32_t rank) const {
-  return segment_.progress(rank).messages.load(std::memory_order_acquire) != 0;
+  return messages_.progress(rank).messages.load(std::memory_order_acquire) != 0;
 }
 
 bool DeadlockDetector::waits_for(uint32_t rank, uint32_t other) const {
@@ -60,12 +60,12 @@ bool DeadlockDetector::waits_for(uint32_t rank, uint32_t other) const {
   if (!is_at_messages(rank)) return false;
   // A rank without messages so far has begun none with |rank|: the pages of its counters need not
   // exist.
-  const bool is_new = segment_.progress(other).version.load(std::memory_order_acquire) == 0;
-  const ProgressCounters& own = segment_.counters(rank, other);
+  const bool is_new = messages_.progress(other).version.load(std::memory_order_acquire) == 0;
+  const ProgressCounters& own = messages_.counters(rank, other);
   const uint64_t sent = own.awaited_sends.load(std::memory_order_acquire);
   const uint64_t received = own.receives.load(std::memory_order_acquire);
   if (is_new || (sent == 0 && received == 0)) return sent != 0 || received != 0;
-  const ProgressCounters& theirs = segment_.counters(other, rank);
+  const ProgressCounters& theirs = messages_.counters(other, rank);
   return sent > theirs.receives.load(std::memory_order_acquire) ||
          received > theirs.sends.load(std::memory_order_acquire);
 }
@@ -73,21 +73,21 @@ bool DeadlockDetector::waits_for(uint32_t rank, uint32_t other) const {
 bool DeadlockDetector::is_certain(const std::vector<uint32_t>& circle) const {
   std::vector<uint64_t> versions;
   for (const uint32_t rank : circle) {
-    versions.push_back(segment_.progress(rank).version.load(std::memory_order_acquire));
+    versions.push_back(messages_.progress(rank).version.load(std::memory_order_acquire));
     if (versions.back() % 2 != 0) return false;
   }
   for (size_t i = 0; i < circle.size(); ++i) {
     if (!waits_for(circle[i], circle[(i + 1) % circle.size()])) return false;
   }
   for (size_t i = 0; i < circle.size(); ++i) {
-    const PointToPointProgress& progress = segment_.progress(circle[i]);
+    const PointToPointProgress& progress = messages_.progress(circle[i]);
     if (progress.version.load(std::memory_order_acquire) != versions[i]) return false;
   }
   return true;
 }
 
 std::vector<uint32_t> DeadlockDetector::find() const {
-  const uint32_t world = segment_.world();
+  const uint32_t world = board_.world();
   std::vector<uint32_t> reached_from(world, kNobody);
   std::vector<uint32_t> reached = {rank_};
   for (size_t next = 0; next < reached.size(); ++next) {
@@ -109,7 +109,7 @@ std::vector<uint32_t> DeadlockDetector::find() const {
 }
 
 bool DeadlockDetector::are_all_there() const {
-  for (uint32_t rank = 0; rank < segment_.world(); ++rank) {
+  for (uint32_t rank = 0; rank < board_.world(); ++rank) {
     if (!has_published(rank) && !is_at_messages(rank)) return false;
   }
   return true;
@@ -118,23 +118,23 @@ bool DeadlockDetector::are_all_there() const {
 uint32_t DeadlockDetector::find_odd() const {
   uint32_t odd = kNobody;
   uint32_t usual = kNobody;
-  for (uint32_t rank = 0; rank < segment_.world(); ++rank) {
+  for (uint32_t rank = 0; rank < board_.world(); ++rank) {
     if (!has_published(rank)) {
       if (odd != kNobody) return kNobody;
       odd = rank;
     } else if (usual == kNobody) {
       usual = rank;
-    } else if (!(segment_.post(rank, sequence_).fingerprint ==
-                 segment_.post(usual, sequence_).fingerprint)) {
+    } else if (!(board_.descriptor(rank, sequence_).fingerprint ==
+                 board_.descriptor(usual, sequence_).fingerprint)) {
       return kNobody;
     }
   }
-  return segment_.world() > 2 ? odd : kNobody;
+  return board_.world() > 2 ? odd : kNobody;
 }
 
 Status DeadlockDetector::failure_of(const std::vector<uint32_t>& circle) const {
   const auto progress_of = [&](uint32_t rank) {
-    return describe_progress(segment_, rank, sequence_);
+    return describe_progress(team_.segment(), rank, sequence_);
   };
   const uint32_t odd = find_odd();
   if (odd != kNobody) {

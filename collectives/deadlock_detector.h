@@ -33,16 +33,21 @@ namespace keel {
 // |rank| begins, and ends, |transfers|. |sent|(peer) and |received|(peer) return the number of
 // messages begun with the peer, with |transfers| included.
 template <typename Sent, typename Received>
-void begin_messages(ControlSegment& segment, uint32_t rank, const std::vector<Transfer>& transfers,
-                    const Sent& sent, const Received& received);
-void end_messages(ControlSegment& segment, uint32_t rank);
+void begin_messages(PointToPointSlots& messages, uint32_t rank,
+                    const std::vector<Transfer>& transfers, const Sent& sent,
+                    const Received& received);
+void end_messages(PointToPointSlots& messages, uint32_t rank);
 
 // Search from a rank in messages. |sequence| is the rank's next collective: every peer is before
 // |sequence| or has published it, and cannot be past it without this rank.
 class DeadlockDetector {
  public:
   DeadlockDetector(Team& team, uint32_t rank, uint64_t sequence)
-      : team_(team), segment_(team.segment()), rank_(rank), sequence_(sequence) {}
+      : team_(team),
+        board_(team.segment().board()),
+        messages_(team.segment().messages()),
+        rank_(rank),
+        sequence_(sequence) {}
 
   // Returns a cycle from the rank on: each waits for the next, the last for the first. Empty if
   // there is no cycle. Looks at no more than 64 ranks.
@@ -54,14 +59,15 @@ class DeadlockDetector {
 
  private:
   bool is_at_messages(uint32_t rank) const;
-  bool has_published(uint32_t rank) const { return segment_.has_published(rank, sequence_); }
+  bool has_published(uint32_t rank) const { return board_.has_published(rank, sequence_); }
   bool waits_for(uint32_t rank, uint32_t other) const;
   bool is_certain(const std::vector<uint32_t>& circle) const;
   // Returns the only rank outside the collective called by all its peers; else UINT32_MAX.
   uint32_t find_odd() const;
 
   Team& team_;
-  ControlSegment& segment_;
+  OperationBoard& board_;
+  PointToPointSlots& messages_;
   const uint32_t rank_;
   const uint64_t sequence_;
 };
@@ -72,15 +78,16 @@ class DeadlockDetector {
 std::string describe_progress_of_all(Team& team, uint64_t sequence);
 
 template <typename Sent, typename Received>
-void begin_messages(ControlSegment& segment, uint32_t rank, const std::vector<Transfer>& transfers,
-                    const Sent& sent, const Received& received) {
+void begin_messages(PointToPointSlots& messages, uint32_t rank,
+                    const std::vector<Transfer>& transfers, const Sent& sent,
+                    const Received& received) {
   if (transfers.empty()) return;
-  PointToPointProgress& progress = segment.progress(rank);
+  PointToPointProgress& progress = messages.progress(rank);
   const uint64_t version = progress.version.load(std::memory_order_relaxed);
   progress.version.store(version + 1, std::memory_order_relaxed);
   // A reader of these stores sees the odd version, or the next.
   for (const Transfer& transfer : transfers) {
-    ProgressCounters& counters = segment.counters(rank, transfer.peer);
+    ProgressCounters& counters = messages.counters(rank, transfer.peer);
     counters.sends.store(sent(transfer.peer), std::memory_order_release);
     counters.receives.store(received(transfer.peer), std::memory_order_release);
   }

@@ -129,9 +129,9 @@ class Machine {
     Rank& self = ranks_[rank];
     const Step& step = self.program[self.next];
     if (step.messages.empty()) {
-      team_->segment().post(rank, self.sequence).fingerprint.collective =
+      team_->segment().board().descriptor(rank, self.sequence).fingerprint.collective =
           static_cast<uint8_t>(step.collective);
-      team_->segment().publish_descriptor(rank, self.sequence++);
+      team_->segment().board().publish(rank, self.sequence++);
     } else {
       for (const Transfer& transfer : step.messages) {
         ++(transfer.sends ? self.sent : self.received)[transfer.peer];
@@ -141,13 +141,14 @@ class Machine {
         return number;
       };
       keel::begin_messages(
-          team_->segment(), rank, step.messages,
+          team_->segment().messages(), rank, step.messages,
           [&](uint32_t peer) { return look_meanwhile(self.sent[peer]); },
           [&](uint32_t peer) { return look_meanwhile(self.received[peer]); });
       for (const Transfer& transfer : step.messages) {
         if (!transfer.sends || step.is_buffered) continue;
         note();
-        team_->segment().counters(rank, transfer.peer).awaited_sends = self.sent[transfer.peer];
+        team_->segment().messages().counters(rank, transfer.peer).awaited_sends =
+            self.sent[transfer.peer];
       }
     }
     self.is_at = true;
@@ -155,7 +156,7 @@ class Machine {
   bool can_end(uint32_t rank) {
     const Rank& self = ranks_[rank];
     const Step& step = self.program[self.next];
-    if (step.messages.empty()) return team_->segment().all_published(self.sequence - 1);
+    if (step.messages.empty()) return team_->segment().board().all_published(self.sequence - 1);
     return std::all_of(step.messages.begin(), step.messages.end(), [&](const Transfer& transfer) {
       const Rank& peer = ranks_[transfer.peer];
       if (transfer.sends && step.is_buffered) return true;
@@ -166,9 +167,9 @@ class Machine {
   void end(uint32_t rank) {
     Rank& self = ranks_[rank];
     if (self.program[self.next].messages.empty()) {
-      team_->segment().publish_done(rank, self.sequence - 1, false);
+      team_->segment().board().publish_done(rank, self.sequence - 1, false);
     } else {
-      keel::end_messages(team_->segment(), rank);
+      keel::end_messages(team_->segment().messages(), rank);
     }
     self.is_at = false;
     ++self.next;

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "collectives/element_types.h"
+#include "collectives/fingerprint.h"
 #include "collectives/selection/algorithm.h"
 #include "collectives/selection/foreign.h"
-#include "collectives/transports/control_segment.h"
 #include "core/status.h"
 
 namespace keel {

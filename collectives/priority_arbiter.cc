@@ -13,34 +13,34 @@ PriorityArbiter& PriorityArbiter::get() {
   return created;
 }
 
-void PriorityArbiter::add(std::shared_ptr<ControlSegment> segment) {
+void PriorityArbiter::add(std::shared_ptr<OperationBoard> board) {
   std::lock_guard lock(mutex_);
-  segments_.push_back(std::move(segment));
-  count_.store(static_cast<uint32_t>(segments_.size()), std::memory_order_relaxed);
+  boards_.push_back(std::move(board));
+  count_.store(static_cast<uint32_t>(boards_.size()), std::memory_order_relaxed);
 }
 
-void PriorityArbiter::remove(const ControlSegment& segment) {
+void PriorityArbiter::remove(const OperationBoard& board) {
   std::lock_guard lock(mutex_);
-  std::erase_if(segments_, [&](const auto& known) { return known.get() == &segment; });
-  count_.store(static_cast<uint32_t>(segments_.size()), std::memory_order_relaxed);
+  std::erase_if(boards_, [&](const auto& known) { return known.get() == &board; });
+  count_.store(static_cast<uint32_t>(boards_.size()), std::memory_order_relaxed);
 }
 
-std::shared_ptr<ControlSegment> PriorityArbiter::find_under_way() {
+std::shared_ptr<OperationBoard> PriorityArbiter::find_under_way() {
   std::lock_guard lock(mutex_);
-  for (const auto& segment : segments_) {
-    if (segment->is_under_way()) return segment;
+  for (const auto& board : boards_) {
+    if (board->is_under_way()) return board;
   }
   return {};
 }
 
 bool PriorityArbiter::yield_to_urgent() {
-  std::shared_ptr<ControlSegment> segment = find_under_way();
-  if (!segment) return false;
+  std::shared_ptr<OperationBoard> board = find_under_way();
+  if (!board) return false;
   const HostSpan span("yields");
   const Deadline deadline = Deadline::after(kMostNs);
-  while (segment && !deadline.passed()) {
-    segment->await_over(deadline);
-    segment = find_under_way();
+  while (board && !deadline.passed()) {
+    board->await_over(deadline);
+    board = find_under_way();
   }
   return true;
 }

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "collectives/transports/control_segment.h"
+#include "collectives/transports/operation_board.h"
 
 namespace keel {
 
@@ -23,8 +23,8 @@ class PriorityArbiter {
  public:
   static PriorityArbiter& get();
 
-  void add(std::shared_ptr<ControlSegment> segment);
-  void remove(const ControlSegment& segment);
+  void add(std::shared_ptr<OperationBoard> board);
+  void remove(const OperationBoard& board);
 
   // Whether an urgent communicator exists.
   bool is_possible() const { return count_.load(std::memory_order_relaxed) != 0; }
@@ -37,11 +37,11 @@ class PriorityArbiter {
   // urgent traffic and the large operation share the machine.
   static constexpr int64_t kMostNs = 10'000'000;
 
-  std::shared_ptr<ControlSegment> find_under_way();
+  std::shared_ptr<OperationBoard> find_under_way();
 
-  std::atomic<uint32_t> count_{0};  // size of |segments_|
+  std::atomic<uint32_t> count_{0};  // size of |boards_|
   std::mutex mutex_;
-  std::vector<std::shared_ptr<ControlSegment>> segments_;
+  std::vector<std::shared_ptr<OperationBoard>> boards_;
 };
 
 }  // namespace keel

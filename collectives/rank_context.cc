@@ -79,9 +79,9 @@ void RankContext::read_links(uint64_t sequence, std::vector<HostLink>* out_legs)
     if (link.is_free || sequence == 0) continue;
     // All ranks have published the operation, and no rank overwrites the descriptor before this
     // rank publishes again.
-    const OperationDescriptor& post = segment().post(other, sequence - 1);
-    link.out = sane_rate(post.link_out);
-    link.in = sane_rate(post.link_in);
+    const OperationDescriptor& descriptor = board().descriptor(other, sequence - 1);
+    link.out = sane_rate(descriptor.link_out);
+    link.in = sane_rate(descriptor.link_in);
   }
 }
 
@@ -169,9 +169,9 @@ Status RankContext::resolve(uint32_t peer, const MemHandle& place, uint32_t epoc
                             uint64_t size, WaitContext& wait_context, const char** out_data) {
   Status status =
       views_[peer].resolve(team_->memory(), team_->peer_info(peer).process, team_->is_here(peer),
-                           place, epoch, offset, size, segment(), wait_context, out_data);
+                           place, epoch, offset, size, failures(), wait_context, out_data);
   if (status.ok()) return status;
-  if (segment().failed()) return segment().failure_status();
+  if (failures().failed()) return failures().status();
   // The peer's process does not answer: its death may be visible here before the process watcher
   // acts.
   if (status.code() == KEEL_RANK_FAILED) return status.with_prefix(team_->name(peer) + ": ");
@@ -187,7 +187,7 @@ Status RankContext::read_attached(uint32_t peer, uint64_t address, uint64_t size
                                        std::min(kStepBytes, size - done));
     // Checked after each part: if some rank has failed, |peer| may have returned the buffer to its
     // caller during the read.
-    if (segment().failed()) return segment().failure_status();
+    if (failures().failed()) return failures().status();
     if (status.ok()) continue;
     return failure(KEEL_RANK_FAILED, "{}: {}; KEEL_ATTACH=0 does without", team_->name(peer),
                    status.text());
@@ -212,7 +212,7 @@ Status RankContext::reduce_in_steps(const Request& request, char* result, uint64
 
 Status RankContext::check_calls(uint64_t sequence) {
   const auto calls_of = [&](uint32_t rank) {
-    return segment().post(rank, sequence).flags >> OperationDescriptor::kCallShift;
+    return board().descriptor(rank, sequence).flags >> OperationDescriptor::kCallShift;
   };
   const auto agreeing = [&](uint32_t calls) {
     uint32_t count = 0;
@@ -221,7 +221,7 @@ Status RankContext::check_calls(uint64_t sequence) {
   };
   if (agreeing(calls_of(rank_)) == world()) return {};
   // After a failure of the communicator, ranks skip operations without a descriptor.
-  if (segment().failed()) return segment().failure_status();
+  if (failures().failed()) return failures().status();
   uint32_t usual = rank_;
   for (uint32_t rank = 0; rank < world(); ++rank) {
     if (agreeing(calls_of(rank)) > agreeing(calls_of(usual))) usual = rank;
@@ -237,34 +237,32 @@ Status RankContext::check_calls(uint64_t sequence) {
 }
 
 Status RankContext::published_status(uint32_t peer, uint64_t sequence) {
-  const OperationDescriptor& post = segment().post(peer, sequence);
-  if (post.status == KEEL_OK) return {};
+  const OperationDescriptor& descriptor = board().descriptor(peer, sequence);
+  if (descriptor.status == KEEL_OK) return {};
   char text[sizeof(OperationDescriptor::text)];
-  std::memcpy(text, post.text, sizeof(text));
+  std::memcpy(text, descriptor.text, sizeof(text));
   text[sizeof(text) - 1] = '\0';
   return failure(KEEL_RANK_FAILED, "{}: {}", team_->name(peer), text);
 }
 
 Status RankContext::await_descriptors(uint64_t sequence, WaitContext& wait_context) {
-  Status status = segment().await_descriptors(sequence, wait_context);
+  Status status = board().await_descriptors(sequence, wait_context);
   if (status.code() == KEEL_TIMED_OUT) {
-    status = failure(KEEL_TIMED_OUT, "{}, operation {}: {} did not call in time: {}",
-                     describe(segment().post(rank_, sequence).fingerprint), sequence,
-                     name_ranks([&](uint32_t other) {
-                       return !team_->segment().has_published(other, sequence);
-                     }),
-                     describe_progress_of_all(*team_, sequence));
+    status =
+        failure(KEEL_TIMED_OUT, "{}, operation {}: {} did not call in time: {}",
+                describe(board().descriptor(rank_, sequence).fingerprint), sequence,
+                name_ranks([&](uint32_t other) { return !board().has_published(other, sequence); }),
+                describe_progress_of_all(*team_, sequence));
   }
   if (!status.ok()) team_->abort(status);
   return status;
 }
 
 Status RankContext::await(WaitContext& wait_context) {
-  Status status = segment().await_step(step, wait_context);
+  Status status = board().await_step(step, wait_context);
   if (status.code() != KEEL_TIMED_OUT) return status;
-  return failure(KEEL_TIMED_OUT, "{} did not go on in time", name_ranks([&](uint32_t other) {
-                   return !team_->segment().has_arrived(other, step);
-                 }));
+  return failure(KEEL_TIMED_OUT, "{} did not go on in time",
+                 name_ranks([&](uint32_t other) { return !board().has_arrived(other, step); }));
 }
 
 Status RankContext::meet(WaitContext& wait_context) {

@@ -78,6 +78,9 @@ class RankContext {
   Team& team() { return *team_; }
   const Team& team() const { return *team_; }
   ControlSegment& segment() { return team_->segment(); }
+  OperationBoard& board() { return segment().board(); }
+  PointToPointSlots& messages() { return segment().messages(); }
+  AbortRecord& failures() { return segment().failures(); }
   uint32_t rank() const { return rank_; }
   uint32_t world() const { return team_->world(); }
   // Whether some rank's buffers are unreachable for the peers.
@@ -94,12 +97,12 @@ class RankContext {
   uint64_t chunk_bytes() const { return chunk_bytes_; }
   // Requires the segment's chunk size.
   void make_staging();
-  // write_link() writes the measured rates of the rank's host link into |post|. read_links()
+  // write_link() writes the measured rates of the rank's host link into |descriptor|. read_links()
   // returns the rates published by all ranks with the operation before |sequence|; the result is
   // the same on all ranks.
-  void write_link(OperationDescriptor* post) const {
-    post->link_out = static_cast<float>(stage_->out_rate());
-    post->link_in = static_cast<float>(stage_->in_rate());
+  void write_link(OperationDescriptor* descriptor) const {
+    descriptor->link_out = static_cast<float>(stage_->out_rate());
+    descriptor->link_in = static_cast<float>(stage_->in_rate());
   }
   void read_links(uint64_t sequence, std::vector<HostLink>* out_legs);
   // Whether |rank| has a host link: the host does not reach the memory of the rank's device.
@@ -154,7 +157,7 @@ class RankContext {
   Status await_descriptors(uint64_t sequence, WaitContext& wait_context);
   // Runs the next barrier; arrive() and await() are the two halves.
   Status meet(WaitContext& wait_context);
-  void arrive() { segment().arrive(rank_, ++step); }
+  void arrive() { board().arrive(rank_, ++step); }
   Status await(WaitContext& wait_context);
 
   // Yields to urgent operations, between two parts of an operation of several milliseconds.
@@ -172,7 +175,7 @@ class RankContext {
   static constexpr uint64_t kStepBytes = 4 << 20;
   Status between_steps() {
     yield_to_urgent();
-    return segment().failed() ? segment().failure_status() : Status();
+    return failures().failed() ? failures().status() : Status();
   }
   // Reduces the next |count| elements of all |sources| into |result|, step by step.
   Status reduce_in_steps(const Request& request, char* result, uint64_t count, Store store);
@@ -215,7 +218,7 @@ class RankContext {
   // correct rank.
   double posted_factor(uint32_t peer, const Request& request, uint64_t sequence) {
     if (request.reduction != KEEL_PREMUL_SUM) return 1;
-    const double factor = segment().post(peer, sequence).factor;
+    const double factor = board().descriptor(peer, sequence).factor;
     return can_premultiply(request.dtype, factor) ? factor : 1;
   }
   // Factors for reduce().
@@ -230,7 +233,7 @@ class RankContext {
   Status read_piece(const Request& request, uint32_t peer, Piece* out_piece) {
     *out_piece = request.send_piece(peer, rank_);
     if (request.collective != KEEL_ALL_TO_ALL_V || peer == rank_) return {};
-    const uint64_t* const layout = segment().layout(peer) + 2 * uint64_t{rank_};
+    const uint64_t* const layout = board().layout(peer) + 2 * uint64_t{rank_};
     *out_piece = {layout[0], layout[1]};
     const uint64_t expected = request.receive_piece(rank_, peer, world()).count;
     if (out_piece->count == expected) return {};

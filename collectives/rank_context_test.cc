@@ -75,7 +75,7 @@ TEST_F(RankContextTest, ARankThatHasMadeAnotherNumberOfCallsEndsTheCommunicatorB
               std::string::npos)
         << status.text();
   }
-  EXPECT_EQ(team_->segment().failure_status().code(), KEEL_RANK_FAILED);
+  EXPECT_EQ(team_->segment().failures().status().code(), KEEL_RANK_FAILED);
 }
 
 TEST_F(RankContextTest, ADeviceNameOfAnyBytesIsAStringOfTheExplanation) {

@@ -23,23 +23,23 @@ Status Runner::refuse(const Request& request, const Status& why, FlightRecorder:
   if (request.collective == KEEL_SEND_RECV) {
     return tell_refused(request.transfers, why, entry, wait_context);
   }
-  ControlSegment& segment = context_.segment();
+  OperationBoard& board = context_.board();
   const uint64_t sequence = context_.sequence++;
-  Status status = segment.await_room(sequence, wait_context);
+  Status status = board.await_room(sequence, wait_context);
   if (status.ok()) {
     write_descriptor(request, sequence, why, {});
-    segment.publish_descriptor(context_.rank(), sequence);
+    board.publish(context_.rank(), sequence);
     FlightRecorder::start(entry);
     // Waits, since the data of the rank's next descriptor overwrites data still read by the peers.
     // A leaving rank has no next descriptor.
-    status = segment.await_descriptors(sequence, wait_context);
+    status = board.await_descriptors(sequence, wait_context);
     if (!status.ok() && !wait_context.cancelled())
       status = context_.await_descriptors(sequence, wait_context);
   } else if (!wait_context.cancelled()) {
-    segment.abort(status);
+    context_.failures().abort(status);
   }
   if (status.ok()) status = compare(sequence, request.print, why);
-  segment.publish_done(context_.rank(), sequence, context_.team().is_urgent());
+  board.publish_done(context_.rank(), sequence, context_.team().is_urgent());
   return status;
 }
 
@@ -59,7 +59,7 @@ bool Runner::is_native(const Request& request) const {
 bool Runner::fetch_now(const Request& request, Sides* sides, WaitContext& wait_context) {
   if (!sides->send.staged) return true;
   const uint64_t sequence = context_.sequence;
-  if (!context_.segment().has_room(sequence)) return false;
+  if (!context_.board().has_room(sequence)) return false;
   DirectAlgorithm direct(context_, request, sequence, sides->send, sides->receive, wait_context);
   sides->fetched = direct.start(/*is_fetched=*/false).ok();
   return sides->fetched;
@@ -68,9 +68,9 @@ bool Runner::fetch_now(const Request& request, Sides* sides, WaitContext& wait_c
 bool Runner::post_now(const Request& request, const Sides& sides,
                       std::optional<uint64_t>* out_posted) {
   const uint64_t sequence = context_.sequence;
-  if (!context_.segment().has_room(sequence)) return false;
+  if (!context_.board().has_room(sequence)) return false;
   write_descriptor(request, sequence, {}, sides);
-  context_.segment().publish_ahead(context_.rank(), sequence);
+  context_.board().publish_ahead(context_.rank(), sequence);
   ++context_.sequence;
   *out_posted = sequence;
   return true;
@@ -78,19 +78,19 @@ bool Runner::post_now(const Request& request, const Sides& sides,
 
 bool Runner::match_now(const Request& request, uint64_t posted, uint32_t turns,
                        uint64_t eager_bytes) {
-  return context_.segment().poll_published(context_.rank(), posted, turns, eager_bytes) &&
+  return context_.board().poll_published(context_.rank(), posted, turns, eager_bytes) &&
          compare(posted, request.print, {}).ok();
 }
 
 bool Runner::publish_eager(const Request& request, const EagerBuffers& buffers,
                            std::optional<uint64_t>* out_posted) {
   const uint64_t sequence = context_.sequence;
-  if (!context_.segment().has_room(sequence)) return false;
+  if (!context_.board().has_room(sequence)) return false;
   if (buffers.send_bytes != 0) {
     fill_eager(context_, request, sequence, buffers.send, buffers.send_bytes);
   }
   write_descriptor_head(request, sequence, KEEL_OK, /*flags=*/0);
-  context_.segment().publish_ahead(context_.rank(), sequence);
+  context_.board().publish_ahead(context_.rank(), sequence);
   ++context_.sequence;
   *out_posted = sequence;
   context_.count_in_place(buffers.send_bytes);
@@ -104,7 +104,7 @@ bool Runner::try_eager(const Request& request, const EagerBuffers& buffers, uint
     compute_eager(context_, request, posted, buffers.receive);
     context_.count_in_place(buffers.receive_bytes);
   }
-  context_.segment().publish_done(context_.rank(), posted, context_.team().is_urgent());
+  context_.board().publish_done(context_.rank(), posted, context_.team().is_urgent());
   return true;
 }
 
@@ -119,18 +119,18 @@ Status Runner::run_messages(const Request& request, const Status& ready,
   Status status;
   {
     const Team::Act act(context_.team());
-    if (!act.may()) return context_.segment().failure_status();
+    if (!act.may()) return context_.failures().status();
     status = messages_.run(request.transfers, wait_context);
   }
   // As in run_collective(): a remote sender may have stopped waiting for this rank.
-  if (status.ok() && !context_.team().is_local() && context_.segment().failed()) {
-    status = context_.segment().failure_status();
+  if (status.ok() && !context_.team().is_local() && context_.failures().failed()) {
+    status = context_.failures().status();
   }
   // Two statuses end this operation alone: a peer refused the message, or the two calls differ.
   const bool is_over =
       status.ok() ||
       ((status.code() == KEEL_INVALID_ARGUMENT || status.code() == KEEL_RANK_FAILED) &&
-       !context_.segment().failed());
+       !context_.failures().failed());
   if (is_over) return status.ok() ? messages_.take_buffered_failure() : status;
   // The peers wait for messages in vain.
   status = status.with_prefix("send_recv: ");
@@ -187,52 +187,52 @@ Status Runner::make_sides(const Request& request, Sides* out_sides) {
 
 OperationDescriptor& Runner::write_descriptor_head(const Request& request, uint64_t sequence,
                                                    keel_status status, uint32_t flags) {
-  OperationDescriptor& post = context_.segment().post(context_.rank(), sequence);
-  post.fingerprint = request.print;
-  post.factor = request.factor;
-  post.status = status;
-  post.flags = flags | context_.call_flags();
-  context_.write_link(&post);
-  context_.attach().tell(context_.segment(), sequence, &post);
-  return post;
+  OperationDescriptor& descriptor = context_.board().descriptor(context_.rank(), sequence);
+  descriptor.fingerprint = request.print;
+  descriptor.factor = request.factor;
+  descriptor.status = status;
+  descriptor.flags = flags | context_.call_flags();
+  context_.write_link(&descriptor);
+  context_.attach().tell(context_.board(), sequence, &descriptor);
+  return descriptor;
 }
 
 void Runner::write_descriptor(const Request& request, uint64_t sequence, const Status& ready,
                               const Sides& sides, uint32_t more_flags) {
-  OperationDescriptor& post = write_descriptor_head(
+  OperationDescriptor& descriptor = write_descriptor_head(
       request, sequence, ready.code(),
       (sides.send.staged ? OperationDescriptor::kSendStaged : 0u) |
           (sides.send.attached ? OperationDescriptor::kSendAttached : 0u) |
           (sides.receive.staged ? OperationDescriptor::kReceiveStaged : 0u) |
           (request.send == request.receive ? OperationDescriptor::kInPlace : 0u) | more_flags);
   if (request.algorithm != Algorithm::kEager) {  // eager data is in the descriptor
-    post.send = sides.send.place;
-    post.receive = sides.receive.place;
-    post.work = sides.work;
-    post.largest = request.largest_piece();
-    post.memory_epoch = context_.memory_epoch();
+    descriptor.send = sides.send.place;
+    descriptor.receive = sides.receive.place;
+    descriptor.work = sides.work;
+    descriptor.largest = request.largest_piece();
+    descriptor.memory_epoch = context_.memory_epoch();
   }
   if (!ready.ok()) {
-    const size_t size = std::min(std::strlen(ready.text()), sizeof(post.text) - 1);
-    std::memcpy(post.text, ready.text(), size);
-    post.text[size] = '\0';
+    const size_t size = std::min(std::strlen(ready.text()), sizeof(descriptor.text) - 1);
+    std::memcpy(descriptor.text, ready.text(), size);
+    descriptor.text[size] = '\0';
   }
 }
 
 Status Runner::compare(uint64_t sequence, const Fingerprint& print, const Status& ready) {
-  ControlSegment& segment = context_.segment();
-  if (context_.team().is_urgent()) segment.publish_matched(sequence);
+  OperationBoard& board = context_.board();
+  if (context_.team().is_urgent()) board.publish_matched(sequence);
   bool all_equal = true;
   uint32_t flags = 0;
   uint32_t other_calls = 0;
   uint32_t failed = ready.ok() ? UINT32_MAX : context_.rank();
   for (uint32_t rank = 0; rank < context_.world(); ++rank) {
     if (rank == context_.rank()) continue;
-    const OperationDescriptor& post = segment.post(rank, sequence);
-    all_equal = all_equal && post.fingerprint == print;
-    flags |= post.flags;
-    other_calls |= (post.flags ^ context_.call_flags()) >> OperationDescriptor::kCallShift;
-    if (post.status != KEEL_OK && failed == UINT32_MAX) failed = rank;
+    const OperationDescriptor& descriptor = board.descriptor(rank, sequence);
+    all_equal = all_equal && descriptor.fingerprint == print;
+    flags |= descriptor.flags;
+    other_calls |= (descriptor.flags ^ context_.call_flags()) >> OperationDescriptor::kCallShift;
+    if (descriptor.status != KEEL_OK && failed == UINT32_MAX) failed = rank;
   }
   if ((flags & OperationDescriptor::kWantsAttach) != 0) context_.attach().wake(sequence);
   if (all_equal && failed == UINT32_MAX && other_calls == 0) [[likely]] {
@@ -243,12 +243,12 @@ Status Runner::compare(uint64_t sequence, const Fingerprint& print, const Status
   if (failed != UINT32_MAX) {
     // Perhaps by an abort: the rank's stream has failed, and the rank publishes its remaining
     // operations.
-    if (segment.failed()) return segment.failure_status();
+    if (context_.failures().failed()) return context_.failures().status();
     return context_.published_status(failed, sequence);
   }
   std::vector<Fingerprint> fingerprints;
   for (uint32_t rank = 0; rank < context_.world(); ++rank) {
-    fingerprints.push_back(segment.post(rank, sequence).fingerprint);
+    fingerprints.push_back(board.descriptor(rank, sequence).fingerprint);
   }
   return check_fingerprints(fingerprints);
 }
@@ -256,7 +256,7 @@ Status Runner::compare(uint64_t sequence, const Fingerprint& print, const Status
 Status Runner::act(const Request& request, uint64_t sequence, const Sides& sides,
                    DirectAlgorithm& direct, StepsAlgorithm& steps, WaitContext& wait_context) {
   const Team::Act act(context_.team());
-  if (!act.may()) return context_.segment().failure_status();
+  if (!act.may()) return context_.failures().status();
   if (request.algorithm == Algorithm::kEager) {
     return finish_eager(context_, request, sequence, sides.receive, wait_context);
   }
@@ -280,7 +280,7 @@ Status Runner::act(const Request& request, uint64_t sequence, const Sides& sides
 
 Status Runner::act_native(const Request& request, WaitContext& wait_context) {
   const Team::Act act(context_.team());
-  if (!act.may()) return context_.segment().failure_status();
+  if (!act.may()) return context_.failures().status();
   const auto begin = std::chrono::steady_clock::now();
   KEEL_RETURN_IF_ERROR(islands_->run(request, wait_context));
   OperationPath way;
@@ -294,20 +294,20 @@ Status Runner::act_native(const Request& request, WaitContext& wait_context) {
 Status Runner::run_collective(const Request& request, const Status& ready,
                               FlightRecorder::Entry* entry, WaitContext& wait_context,
                               std::optional<uint64_t> posted, const Sides& posted_sides) {
-  ControlSegment& segment = context_.segment();
+  OperationBoard& board = context_.board();
   const uint32_t rank = context_.rank();
   const uint64_t sequence = posted ? *posted : context_.sequence++;
   const bool native = is_native(request);
   const bool eager = !native && request.algorithm == Algorithm::kEager;
   const bool stepped = !native && is_stepped(request.algorithm);
-  Status status = segment.await_room(sequence, wait_context);
+  Status status = board.await_room(sequence, wait_context);
   if (!status.ok()) {
-    segment.abort(status);
+    context_.failures().abort(status);
     return status;
   }
   // The peers read the arrays until the operation is complete, and this rank waits for them.
   if (request.collective == KEEL_ALL_TO_ALL_V) {
-    uint64_t* layout = segment.layout(rank);
+    uint64_t* layout = board.layout(rank);
     for (const Piece& piece : request.send_pieces) {
       *layout++ = piece.offset;
       *layout++ = piece.count;
@@ -329,7 +329,7 @@ Status Runner::run_collective(const Request& request, const Status& ready,
   if (able.ok() && !eager && !native) able = stepped ? steps.start() : direct.start(sides.fetched);
   if (!posted) {
     write_descriptor(request, sequence, able, sides, direct.post_flags());
-    segment.publish_descriptor(rank, sequence);
+    board.publish(rank, sequence);
     FlightRecorder::start(entry);
   }
   status = context_.await_descriptors(sequence, wait_context);
@@ -338,20 +338,20 @@ Status Runner::run_collective(const Request& request, const Status& ready,
     status = native ? act_native(request, wait_context)
                     : act(request, sequence, sides, direct, steps, wait_context);
     if (!status.ok()) {
-      if (!segment.failed()) {
+      if (!context_.failures().failed()) {
         status = status.with_prefix(fmt::format("{}: ", context_.team().name(rank)));
       }
-      segment.abort(status);
-    } else if (!context_.team().is_local() && segment.failed()) {
+      context_.failures().abort(status);
+    } else if (!context_.team().is_local() && context_.failures().failed()) {
       // If a rank of a remote process has failed, a third rank may have returned the buffer to its
       // caller while this rank still read it.
-      status = segment.failure_status();
+      status = context_.failures().status();
     }
   }
   // Also after a mismatch of the calls: the source of staged data is the caller's again.
   if (!status.ok()) context_.stage().settle();
-  if (segment.failed()) context_.team().await_acts();
-  segment.publish_done(rank, sequence, context_.team().is_urgent());
+  if (context_.failures().failed()) context_.team().await_acts();
+  board.publish_done(rank, sequence, context_.team().is_urgent());
   if (sides.scratch != nullptr) context_.device().memory().free(sides.scratch).ok();
   if (status.ok()) return {};
   return status.with_prefix(

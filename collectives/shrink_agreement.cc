@@ -15,7 +15,7 @@ constexpr uint64_t kMostRounds = UINT32_MAX - 2;
 Status ShrinkAgreement::vote(uint32_t flags) {
   ShrinkSlot& own = slot(rank_);
   while (true) {
-    const uint64_t stage = segment_.shrink_stage().load();
+    const uint64_t stage = slots_.stage().load();
     uint32_t before = own.vote.load();
     if (before == ShrinkSlot::kOut) {
       return failure(KEEL_FAILED_PRECONDITION,
@@ -31,7 +31,7 @@ Status ShrinkAgreement::vote(uint32_t flags) {
     own.flags.store(flags, std::memory_order_relaxed);
     // Another rank may leave this one out at this very moment: the first of the two counts.
     if (before < round_ && !own.vote.compare_exchange_strong(before, round_)) continue;
-    if (segment_.shrink_stage().load() == stage) return {};
+    if (slots_.stage().load() == stage) return {};
   }
 }
 
@@ -52,7 +52,7 @@ ShrinkAgreement::Votes ShrinkAgreement::poll_votes(bool leaves_out_absent,
                                                    std::vector<uint32_t>* out_members) {
   std::vector<uint32_t> members;
   bool is_decided = true;
-  for (uint32_t rank = 0; rank < segment_.world(); ++rank) {
+  for (uint32_t rank = 0; rank < slots_.world(); ++rank) {
     uint32_t vote = slot(rank).vote.load();
     while (vote < round_ && (leaves_out_absent || is_gone_(rank))) {
       // Only while the round is open: a rank that was too late for it may be in the next.
@@ -100,7 +100,7 @@ bool ShrinkAgreement::has_entered(uint32_t rank) const {
 }
 
 ShrinkAgreement::Outcome ShrinkAgreement::outcome() const {
-  const uint64_t stage = segment_.shrink_stage().load();
+  const uint64_t stage = slots_.stage().load();
   if (stage == open_stage()) return Outcome::kOpen;
   return stage == open_stage() + 1 ? Outcome::kCommitted : Outcome::kAbandoned;
 }
@@ -113,14 +113,14 @@ ShrinkAgreement::Outcome ShrinkAgreement::poll_entered(const std::vector<uint32_
   }
   if (all_entered) {
     uint64_t expected = open_stage();
-    segment_.shrink_stage().compare_exchange_strong(expected, open_stage() + 1);
+    slots_.stage().compare_exchange_strong(expected, open_stage() + 1);
   }
   return outcome();
 }
 
 ShrinkAgreement::Outcome ShrinkAgreement::abandon() {
   uint64_t expected = open_stage();
-  segment_.shrink_stage().compare_exchange_strong(expected, open_stage() + 2);
+  slots_.stage().compare_exchange_strong(expected, open_stage() + 2);
   return outcome();
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "collectives/bootstrap/identity.h"
-#include "collectives/transports/control_segment.h"
+#include "collectives/shrink_slots.h"
 #include "core/status.h"
 
 namespace keel {
@@ -42,8 +42,8 @@ namespace keel {
 class ShrinkAgreement {
  public:
   // |is_gone|(rank): whether |rank| has ended, or left the communicator in order.
-  ShrinkAgreement(ControlSegment& segment, uint32_t rank, std::function<bool(uint32_t)> is_gone)
-      : segment_(segment), rank_(rank), is_gone_(std::move(is_gone)) {}
+  ShrinkAgreement(ShrinkSlots& slots, uint32_t rank, std::function<bool(uint32_t)> is_gone)
+      : slots_(slots), rank_(rank), is_gone_(std::move(is_gone)) {}
 
   // Puts this rank into the current round, with |flags| of its PeerInfo. KEEL_FAILED_PRECONDITION
   // if the others have left this rank out, or a round is committed.
@@ -77,10 +77,10 @@ class ShrinkAgreement {
   Outcome step_out();
 
  private:
-  ShrinkSlot& slot(uint32_t rank) const { return segment_.shrink_slot(rank); }
+  ShrinkSlot& slot(uint32_t rank) const { return slots_.slot(rank); }
   uint64_t open_stage() const { return uint64_t{round_ - 1} * 2; }
 
-  ControlSegment& segment_;
+  ShrinkSlots& slots_;
   const uint32_t rank_;
   const std::function<bool(uint32_t)> is_gone_;
   uint32_t round_ = 0;

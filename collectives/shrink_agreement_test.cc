@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/transports/control_segment.h"
+
 namespace keel {
 namespace {
 
@@ -24,7 +26,7 @@ class ShrinkAgreementTest : public ::testing::Test {
     for (uint32_t rank = 0; rank < world; ++rank) ranks_.push_back(make(rank));
   }
   ShrinkAgreement make(uint32_t rank) {
-    return {*segment_, rank, [this](uint32_t other) { return gone_[other].load(); }};
+    return {segment_->shrink(), rank, [this](uint32_t other) { return gone_[other].load(); }};
   }
   using Members = std::vector<uint32_t>;
 

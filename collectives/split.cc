@@ -90,7 +90,7 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
           failure(KEEL_RANK_FAILED, "{} could not make the new communicator", team.name(first));
     } else {
       const auto is_given_up = [&] {
-        return wait_context.cancelled() || context.segment().failed();
+        return wait_context.cancelled() || context.failures().failed();
       };
       status = team.is_here(first)
                    ? MemHandleServer::get().open(invitation.segment, &rendezvous.segment)
@@ -101,7 +101,7 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
       const std::string name = team.name(first);
       status = status.with_prefix(has_ended ? name + ": " : "the memory that " + name + " made: ");
       // The first rank withdraws the segment if the ranks have no way left to meet.
-      if (!status.ok() && context.segment().failed()) status = context.segment().failure_status();
+      if (!status.ok() && context.failures().failed()) status = context.failures().status();
     }
   }
   // The peers need not wait for a rank without the segment mapped.
@@ -124,7 +124,7 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
   KEEL_RETURN_IF_ERROR(met);
   for (uint32_t member : members) {
     if (!takes_part || fetched[member].ok()) continue;
-    if (context.segment().failed()) return context.segment().failure_status();
+    if (context.failures().failed()) return context.failures().status();
     // The member saw the end of the first rank's process, whose outcome may have been published
     // before.
     if (fetched[member].code() == KEEL_RANK_FAILED) {

@@ -77,7 +77,7 @@ Team::Team(std::vector<PeerInfo> peer_infos, std::unique_ptr<ControlSegment> seg
       object_(object),
       devices_(peer_infos_.size()),
       ended_(peer_infos_.size()) {
-  segment_->name_ranks_by([this](uint32_t rank) { return name(rank); });
+  segment_->failures().name_ranks_by([this](uint32_t rank) { return name(rank); });
   const ProcessToken& self = MemHandleServer::get().token();
   for (const PeerInfo& peer_info : peer_infos_) {
     here_.push_back(peer_info.process == self);
@@ -86,7 +86,7 @@ Team::Team(std::vector<PeerInfo> peer_infos, std::unique_ptr<ControlSegment> seg
 }
 
 Team::~Team() {
-  if (is_urgent()) PriorityArbiter::get().remove(*segment_);
+  if (is_urgent()) PriorityArbiter::get().remove(segment_->board());
   for (uint64_t watch : watches_) ProcessWatch::get().unwatch(watch);
   for (uint64_t lifeline : lifelines_) Lifelines::get().unwatch(lifeline);
 }
@@ -122,7 +122,10 @@ Status Team::map(std::vector<PeerInfo> peer_infos, const FileDescriptor& file,
   }
   out_team->reset(
       new Team(std::move(peer_infos), std::move(segment), {status.st_dev, status.st_ino}));
-  if ((*out_team)->is_urgent()) PriorityArbiter::get().add((*out_team)->segment_);
+  if ((*out_team)->is_urgent()) {
+    const std::shared_ptr<ControlSegment>& shared = (*out_team)->segment_;
+    PriorityArbiter::get().add({shared, &shared->board()});
+  }
   return {};
 }
 
@@ -169,36 +172,36 @@ Status Team::watch_processes() {
     const PeerInfo& peer_info = peer_infos_[rank];
     if (here_[rank] || !watched.insert(peer_info.process).second) continue;
     const auto on_loss = [weak = weak_from_this(),
-                          process = peer_info.process](ControlSegment::Absence how) {
+                          process = peer_info.process](AbortRecord::Absence how) {
       if (const std::shared_ptr<Team> team = weak.lock()) team->end_process(process, how);
     };
     uint64_t watch = 0;
     KEEL_RETURN_IF_ERROR(ProcessWatch::get().watch(
-        peer_info.pid, peer_info.start_time, [on_loss] { on_loss(ControlSegment::Absence::kDied); },
+        peer_info.pid, peer_info.start_time, [on_loss] { on_loss(AbortRecord::Absence::kDied); },
         &watch));
     watches_.push_back(watch);
     KEEL_RETURN_IF_ERROR(Lifelines::get().watch(
-        peer_info.process, [on_loss] { on_loss(ControlSegment::Absence::kReplaced); }, &watch));
+        peer_info.process, [on_loss] { on_loss(AbortRecord::Absence::kReplaced); }, &watch));
     lifelines_.push_back(watch);
   }
   return {};
 }
 
-void Team::end_process(const ProcessToken& process, ControlSegment::Absence how) {
+void Team::end_process(const ProcessToken& process, AbortRecord::Absence how) {
   for (uint32_t rank = 0; rank < world(); ++rank) {
     if (peer_infos_[rank].process == process) ended_[rank].store(true, std::memory_order_release);
   }
   const auto is_missed = [&](uint32_t rank) {
-    return peer_infos_[rank].process == process && !segment_->has_left(rank);
+    return peer_infos_[rank].process == process && !segment_->failures().has_left(rank);
   };
   for (uint32_t rank = 0; rank < world(); ++rank) {
     if (!is_missed(rank) || segment_->is_at_rest(rank)) continue;
-    return abort(ControlSegment::absence_status(how, name(rank)));
+    return abort(AbortRecord::absence_status(how, name(rank)));
   }
   // The process has completed all its calls. Peers may still be completing the same operations, and
   // succeed: the end of a process after its last operation fails no operation.
   for (uint32_t rank = 0; rank < world(); ++rank) {
-    if (is_missed(rank)) segment_->leave(rank, how);
+    if (is_missed(rank)) segment_->failures().leave(rank, how);
   }
 }
 
@@ -206,7 +209,7 @@ Team::Act::Act(Team& team) : team_(team) {
   // Either this rank sees the failure, or the failing rank sees the Act: all accesses here are
   // sequentially consistent.
   team_.acting_.fetch_add(1, std::memory_order_seq_cst);
-  may_ = !team_.segment_->failed();
+  may_ = !team_.segment_->failures().failed();
 }
 
 void Team::await_acts() const {

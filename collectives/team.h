@@ -115,10 +115,10 @@ class Team : public std::enable_shared_from_this<Team> {
   void await_acts() const;
 
   // Ends the communicator for all ranks of all processes.
-  void abort(const Status& status) { segment_->abort(status); }
+  void abort(const Status& status) { segment_->failures().abort(status); }
   // Marks the local rank |rank| as making no more calls. Its peers may go on with operations
   // completed by |rank|.
-  void leave(uint32_t rank) { segment_->leave(rank); }
+  void leave(uint32_t rank) { segment_->failures().leave(rank); }
 
  private:
   Team(std::vector<PeerInfo> peer_infos, std::unique_ptr<ControlSegment> segment,
@@ -127,7 +127,7 @@ class Team : public std::enable_shared_from_this<Team> {
                     std::shared_ptr<Team>* out_team);
   Status watch_processes();
   // Handles the end of |process|, or of its program, for the ranks still in the team.
-  void end_process(const ProcessToken& process, ControlSegment::Absence how);
+  void end_process(const ProcessToken& process, AbortRecord::Absence how);
 
   const std::vector<PeerInfo> peer_infos_;
   const std::shared_ptr<ControlSegment> segment_;

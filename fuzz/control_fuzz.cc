@@ -95,8 +95,8 @@ class Team {
     keel::Runner runner(context);
     static keel::FlightRecorder::Entry entry;
     // Rank 1 has already arrived and finished, unless the fuzzer overwrites this.
-    if (!theirs_->oversubscribed()) theirs_->arrive(1, UINT64_MAX / 2);
-    theirs_->publish_done(1, UINT64_MAX / 2, true);
+    if (!theirs_->oversubscribed()) theirs_->board().arrive(1, UINT64_MAX / 2);
+    theirs_->board().publish_done(1, UINT64_MAX / 2, true);
     constexpr uint32_t kMostOperations = 6;
     for (uint32_t i = 0; i < kMostOperations && !bytes_.empty(); ++i) {
       keel::WaitContext wait_context(kTimeoutNs, never);
@@ -124,7 +124,7 @@ class Team {
         status = runner.run(request, {}, &entry, wait_context);
       }
       if (!status.ok() && *status.text() == '\0') __builtin_trap();
-      if (theirs_->failed()) return;
+      if (theirs_->failures().failed()) return;
     }
   }
 
@@ -181,7 +181,7 @@ class Team {
 
   // Writes the descriptor that a rank 1 with the same call would publish.
   void post(const keel::Fingerprint& fingerprint, const keel::Request& request, uint64_t sequence) {
-    keel::OperationDescriptor& own = theirs_->post(1, sequence);
+    keel::OperationDescriptor& own = theirs_->board().descriptor(1, sequence);
     own.fingerprint = fingerprint;
     own.factor = bytes_.one_in(4) ? static_cast<double>(bytes_.word()) * 0.5 : 1;
     own.status = KEEL_OK;
@@ -191,7 +191,7 @@ class Team {
     own.work = place();
     own.largest = request.largest_piece();
     own.memory_epoch = bytes_.one_in(8) ? 1 : 0;
-    uint64_t* layout = theirs_->layout(1);
+    uint64_t* layout = theirs_->board().layout(1);
     for (const keel::Piece& piece : request.send_pieces) {
       *layout++ = piece.offset;
       *layout++ = piece.count;
@@ -202,19 +202,19 @@ class Team {
       own.flags |= keel::OperationDescriptor::kSendAttached;
       own.send.address = reinterpret_cast<uint64_t>(there) + (bytes_.one_in(4) ? bytes_.word() : 0);
     }
-    theirs_->publish_descriptor(1, sequence);
+    theirs_->board().publish(1, sequence);
     if (theirs_->oversubscribed()) {
-      for (uint32_t i = bytes_.below(4); i < 4; ++i) theirs_->arrive(1, ++step_);
+      for (uint32_t i = bytes_.below(4); i < 4; ++i) theirs_->board().arrive(1, ++step_);
     }
   }
   void write_slots(const keel::Request& request) {
     for (const keel::Transfer& transfer : request.transfers) {
       if (transfer.sends) {
-        theirs_->slot(0, 1, sent_).answered.store(sent_ + 1);
+        theirs_->messages().slot(0, 1, sent_).answered.store(sent_ + 1);
         ++sent_;
         continue;
       }
-      keel::PointToPointSlot& slot = theirs_->slot(1, 0, received_);
+      keel::PointToPointSlot& slot = theirs_->messages().slot(1, 0, received_);
       slot.available.store(bytes_.below(5));
       slot.count = transfer.count;
       slot.dtype = transfer.dtype;
@@ -233,19 +233,19 @@ class Team {
       uint8_t* at = nullptr;
       switch (bytes_.below(6)) {
         case 0:
-          at = reinterpret_cast<uint8_t*>(&theirs_->post(1, sequence)) +
+          at = reinterpret_cast<uint8_t*>(&theirs_->board().descriptor(1, sequence)) +
                bytes_.below(sizeof(keel::OperationDescriptor));
           break;
         case 1:
-          at = reinterpret_cast<uint8_t*>(&theirs_->slot(1, 0, 0)) +
+          at = reinterpret_cast<uint8_t*>(&theirs_->messages().slot(1, 0, 0)) +
                bytes_.below(2 * sizeof(keel::PointToPointSlot));
           break;
         case 2:
-          at = reinterpret_cast<uint8_t*>(&theirs_->slot(0, 1, 0)) +
+          at = reinterpret_cast<uint8_t*>(&theirs_->messages().slot(0, 1, 0)) +
                bytes_.below(2 * sizeof(keel::PointToPointSlot));
           break;
         case 3:
-          at = reinterpret_cast<uint8_t*>(theirs_->layout(1)) + bytes_.below(32);
+          at = reinterpret_cast<uint8_t*>(theirs_->board().layout(1)) + bytes_.below(32);
           break;
         case 4:
           at = raw_ + bytes_.below(8192);  // the header and the ranks' progress

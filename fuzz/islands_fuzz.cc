@@ -106,8 +106,8 @@ class Team {
     context.make_staging();
     for (uint32_t rank = 0; rank < world_; ++rank) {
       if (rank == self_) continue;
-      theirs_->publish_done(rank, UINT64_MAX / 2, false);
-      put_offer(theirs_->eager(rank, 0), rank);
+      theirs_->board().publish_done(rank, UINT64_MAX / 2, false);
+      put_offer(theirs_->board().eager(rank, 0), rank);
     }
     const keel::HierarchicalPlan expected = plan_of_offers();
     for (uint32_t rank = 0; rank < world_; ++rank) {
@@ -138,17 +138,18 @@ class Team {
   // Contributions larger than a descriptor share two slots, so later exchanges find the earlier
   // contents: an id that was not inherited is also the code of a successful rank.
   void post_all(uint32_t rank, const keel::HierarchicalPlan& expected) {
-    put_id(theirs_->eager(rank, 1));
-    for (uint64_t sequence = 0; sequence < ControlSegment::kDescriptors; ++sequence) {
-      keel::OperationDescriptor& post = theirs_->post(rank, sequence);
-      post.fingerprint = {};
+    put_id(theirs_->board().eager(rank, 1));
+    for (uint64_t sequence = 0; sequence < keel::OperationBoard::kDescriptors; ++sequence) {
+      keel::OperationDescriptor& descriptor = theirs_->board().descriptor(rank, sequence);
+      descriptor.fingerprint = {};
       // Hierarchical, then their lanes, then the results of these.
       const bool splits = sequence >= 3 && sequence < 6;
-      post.fingerprint.collective = splits ? keel::kSplitCollective : keel::kIslandsCollective;
-      if (bytes_.one_in(16)) post.fingerprint.collective = bytes_.byte();
-      post.status = KEEL_OK;
-      put_small(post.small, sequence, rank, expected);
-      theirs_->publish_descriptor(rank, sequence);
+      descriptor.fingerprint.collective =
+          splits ? keel::kSplitCollective : keel::kIslandsCollective;
+      if (bytes_.one_in(16)) descriptor.fingerprint.collective = bytes_.byte();
+      descriptor.status = KEEL_OK;
+      put_small(descriptor.small, sequence, rank, expected);
+      theirs_->board().publish(rank, sequence);
     }
   }
   void put_offer(uint8_t* place, uint32_t rank) {
@@ -196,7 +197,7 @@ class Team {
       ranks[rank].device = peer_info.device;
       ranks[rank].offer = here_.offer;
       if (rank == self_) continue;
-      std::memcpy(&ranks[rank].offer, theirs_->eager(rank, 0), sizeof(NativeOffer));
+      std::memcpy(&ranks[rank].offer, theirs_->board().eager(rank, 0), sizeof(NativeOffer));
     }
     return keel::HierarchicalPlan(std::move(ranks));
   }

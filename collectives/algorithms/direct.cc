@@ -170,24 +170,24 @@ Status DirectAlgorithm::source(uint32_t peer, uint64_t round, uint32_t part, con
     *out_data = context_.stage().in(round) + in_window;
     return {};
   }
-  const OperationDescriptor& post = context_.segment().post(peer, sequence_);
+  const OperationDescriptor& descriptor = context_.board().descriptor(peer, sequence_);
   uint64_t offset = (piece.offset + range.begin) * element_;
-  if ((post.flags & OperationDescriptor::kSendStaged) != 0)
+  if ((descriptor.flags & OperationDescriptor::kSendStaged) != 0)
     offset = context_.stage().in_offset(round) + in_window;
-  return context_.resolve(peer, post.send, post.memory_epoch, offset, range.count * element_,
-                          wait_context_, out_data);
+  return context_.resolve(peer, descriptor.send, descriptor.memory_epoch, offset,
+                          range.count * element_, wait_context_, out_data);
 }
 
 Status DirectAlgorithm::shared_result(uint32_t peer, uint64_t round, const Range& range,
                                       const char** out_data) {
-  const OperationDescriptor& post = context_.segment().post(peer, sequence_);
+  const OperationDescriptor& descriptor = context_.board().descriptor(peer, sequence_);
   uint64_t offset = range.begin * element_;
-  if ((post.flags & OperationDescriptor::kReceiveStaged) != 0) {
+  if ((descriptor.flags & OperationDescriptor::kReceiveStaged) != 0) {
     offset =
         context_.stage().out_offset(round) + (range.begin - round * round_elements_) * element_;
   }
-  return context_.resolve(peer, post.receive, post.memory_epoch, offset, range.count * element_,
-                          wait_context_, out_data);
+  return context_.resolve(peer, descriptor.receive, descriptor.memory_epoch, offset,
+                          range.count * element_, wait_context_, out_data);
 }
 
 // ---- rounds ---------------------------------------------------------------------
@@ -218,10 +218,10 @@ Status DirectAlgorithm::run() {
   uint64_t largest = own;
   any_staged_ = send_.staged || receive_.staged;
   for (uint32_t rank = 0; rank < world_; ++rank) {
-    const OperationDescriptor& post = context_.segment().post(rank, sequence_);
-    any_staged_ = any_staged_ || (post.flags & (OperationDescriptor::kSendStaged |
-                                                OperationDescriptor::kReceiveStaged)) != 0;
-    const uint64_t theirs = post.largest;
+    const OperationDescriptor& descriptor = context_.board().descriptor(rank, sequence_);
+    any_staged_ = any_staged_ || (descriptor.flags & (OperationDescriptor::kSendStaged |
+                                                      OperationDescriptor::kReceiveStaged)) != 0;
+    const uint64_t theirs = descriptor.largest;
     largest = std::max(largest, theirs);
     // Only all_to_all_v has pieces unknown to the peers.
     if (theirs == own || request_.collective == KEEL_ALL_TO_ALL_V) continue;
@@ -327,9 +327,10 @@ Status DirectAlgorithm::copy_round(uint64_t round) {
     if (range.count == 0) continue;
     char* const destination = target(round, parts == 1 ? 0 : peer, to, range);
     const uint64_t bytes = range.count * element_;
-    const OperationDescriptor& post = context_.segment().post(peer, sequence_);
-    if ((post.flags & OperationDescriptor::kSendAttached) != 0 && !context_.team().is_here(peer)) {
-      const uint64_t address = post.send.address + (from.offset + range.begin) * element_;
+    const OperationDescriptor& descriptor = context_.board().descriptor(peer, sequence_);
+    if ((descriptor.flags & OperationDescriptor::kSendAttached) != 0 &&
+        !context_.team().is_here(peer)) {
+      const uint64_t address = descriptor.send.address + (from.offset + range.begin) * element_;
       KEEL_RETURN_IF_ERROR(context_.read_attached(peer, address, bytes, destination));
       continue;
     }

@@ -11,8 +11,9 @@ namespace keel {
 namespace {
 
 uint8_t* payload(RankContext& context, uint32_t rank, uint64_t sequence, uint64_t bytes) {
-  OperationDescriptor& post = context.segment().post(rank, sequence);
-  return bytes <= sizeof(post.small) ? post.small : context.segment().eager(rank, sequence);
+  OperationDescriptor& descriptor = context.board().descriptor(rank, sequence);
+  return bytes <= sizeof(descriptor.small) ? descriptor.small
+                                           : context.board().eager(rank, sequence);
 }
 
 }  // namespace

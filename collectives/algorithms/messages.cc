@@ -59,13 +59,14 @@ Status PointToPointTransfers::begin(const Transfer& transfer, Moving* out_moving
 
 bool PointToPointTransfers::can_buffer(const Moving& moving, uint32_t* out_index) {
   const Transfer& transfer = *moving.transfer;
-  if (!only_sends_ || transfer.refused != KEEL_OK || transfer.bytes() > ControlSegment::kEagerBytes)
+  if (!only_sends_ || transfer.refused != KEEL_OK ||
+      transfer.bytes() > PointToPointSlots::kBufferBytes)
     return false;
   // A receive that has begun pulls the data, which saves a copy.
-  const ProgressCounters& theirs = context_.segment().counters(transfer.peer, context_.rank());
+  const ProgressCounters& theirs = context_.messages().counters(transfer.peer, context_.rank());
   if (theirs.receives.load(std::memory_order_acquire) > moving.sequence) return false;
-  if (buffers_in_use_ == ControlSegment::kMessageBuffers) collect_buffers();
-  for (uint32_t i = 0; i < ControlSegment::kMessageBuffers; ++i) {
+  if (buffers_in_use_ == PointToPointSlots::kBuffers) collect_buffers();
+  for (uint32_t i = 0; i < PointToPointSlots::kBuffers; ++i) {
     if (buffers_[i].in_use) continue;
     *out_index = i;
     return true;
@@ -77,7 +78,7 @@ Status PointToPointTransfers::send_buffered(Moving& moving, PointToPointSlot& sl
                                             WaitContext& wait_context) {
   const Transfer& transfer = *moving.transfer;
   const uint64_t bytes = transfer.bytes();
-  uint8_t* const data = context_.segment().message_buffer(context_.rank(), index);
+  uint8_t* const data = context_.messages().buffer(context_.rank(), index);
   if (!moving.side.staged && bytes != 0) {
     const HostSpan span("host copy", [&](AccessList& accesses) {
       accesses.reads(&context_.device(), moving.side.buffer.device, bytes);
@@ -102,11 +103,12 @@ void PointToPointTransfers::collect_buffers() {
   for (MessageBuffer& buffer : buffers_) {
     if (!buffer.in_use) continue;
     const PointToPointSlot& slot =
-        context_.segment().slot(context_.rank(), buffer.peer, buffer.sequence);
+        context_.messages().slot(context_.rank(), buffer.peer, buffer.sequence);
     if (slot.answered.load(std::memory_order_acquire) != buffer.sequence + 1) continue;
     buffer.in_use = false;
     --buffers_in_use_;
-    counters_[buffer.peer].settled[buffer.sequence % ControlSegment::kSlots] = buffer.sequence + 1;
+    counters_[buffer.peer].settled[buffer.sequence % PointToPointSlots::kSlots] =
+        buffer.sequence + 1;
     if (slot.answer == KEEL_OK || !buffered_failure_.ok()) continue;
     buffered_failure_ =
         slot.answer == KEEL_RANK_FAILED
@@ -119,7 +121,8 @@ void PointToPointTransfers::collect_buffers() {
 }
 
 void PointToPointTransfers::await_receives(uint32_t peer, uint64_t receives) {
-  std::atomic<uint64_t>& awaited = context_.segment().counters(context_.rank(), peer).awaited_sends;
+  std::atomic<uint64_t>& awaited =
+      context_.messages().counters(context_.rank(), peer).awaited_sends;
   if (awaited.load(std::memory_order_relaxed) < receives) {
     awaited.store(receives, std::memory_order_release);
   }
@@ -134,13 +137,13 @@ void PointToPointTransfers::publish(const Moving& moving, PointToPointSlot& slot
   slot.taken.store(0, std::memory_order_relaxed);
   slot.count = transfer.count;
   slot.dtype = transfer.dtype;
-  slot.flags = buffered == 0 && moving.side.staged ? OperationDescriptor::kSendStaged : 0u;
+  slot.flags = buffered == 0 && moving.side.staged ? PointToPointSlot::kStaged : 0u;
   slot.status = transfer.refused;
   slot.buffered = buffered;
   slot.memory_epoch = context_.memory_epoch();
   if (buffered == 0) slot.send = moving.side.staged ? moving.stage->place() : moving.side.place;
   slot.sequence.store(moving.sequence + 1, std::memory_order_release);
-  context_.segment().notify_slot(transfer.peer);
+  context_.messages().notify(transfer.peer);
 }
 
 Status PointToPointTransfers::stage_windows(Moving& moving, PointToPointSlot& slot,
@@ -158,7 +161,7 @@ Status PointToPointTransfers::stage_windows(Moving& moving, PointToPointSlot& sl
   for (uint64_t round = available; round < moving.fetched; ++round) {
     KEEL_RETURN_IF_ERROR(moving.stage->await_fetched(round, wait_context));
     slot.available.store(round + 1, std::memory_order_release);
-    context_.segment().notify_slot(moving.transfer->peer);
+    context_.messages().notify(moving.transfer->peer);
   }
   return {};
 }
@@ -166,12 +169,12 @@ Status PointToPointTransfers::stage_windows(Moving& moving, PointToPointSlot& sl
 Status PointToPointTransfers::advance_send(Moving& moving, PointToPointSlot& slot,
                                            WaitContext& wait_context) {
   const Transfer& transfer = *moving.transfer;
-  uint64_t& settled = counters_[transfer.peer].settled[moving.sequence % ControlSegment::kSlots];
+  uint64_t& settled = counters_[transfer.peer].settled[moving.sequence % PointToPointSlots::kSlots];
   if (moving.state == State::kPosting) {
     // The slot may still hold the message before the last, or an answer still to be read by a
     // further send of the group.
-    if (moving.sequence >= ControlSegment::kSlots) {
-      const uint64_t occupant = moving.sequence - ControlSegment::kSlots;
+    if (moving.sequence >= PointToPointSlots::kSlots) {
+      const uint64_t occupant = moving.sequence - PointToPointSlots::kSlots;
       if (settled != occupant + 1) collect_buffers();
       if (settled != occupant + 1) {
         await_receives(transfer.peer, occupant + 1);
@@ -205,7 +208,7 @@ void PointToPointTransfers::answer(PointToPointSlot& slot, uint64_t sequence, ui
                                    keel_status status) {
   slot.answer = status;
   slot.answered.store(sequence + 1, std::memory_order_release);
-  context_.segment().notify_slot(sender);
+  context_.messages().notify(sender);
 }
 
 Status PointToPointTransfers::receive_window(Moving& moving, const PointToPointSlot& slot,
@@ -213,19 +216,19 @@ Status PointToPointTransfers::receive_window(Moving& moving, const PointToPointS
   const uint64_t size = context_.chunk_bytes();
   const uint64_t offset = window * size;
   const uint64_t bytes = std::min(size, moving.transfer->bytes() - offset);
-  const bool is_staged = (slot.flags & OperationDescriptor::kSendStaged) != 0;
+  const bool is_staged = (slot.flags & PointToPointSlot::kStaged) != 0;
   const uint64_t from = is_staged ? window % 2 * size : offset;
   const char* data = nullptr;
   if (slot.buffered == 0) {
     KEEL_RETURN_IF_ERROR(context_.resolve(moving.transfer->peer, slot.send, slot.memory_epoch, from,
                                           bytes, wait_context, &data));
-  } else if (slot.buffered > ControlSegment::kMessageBuffers ||
-             moving.transfer->bytes() > ControlSegment::kEagerBytes) {
+  } else if (slot.buffered > PointToPointSlots::kBuffers ||
+             moving.transfer->bytes() > PointToPointSlots::kBufferBytes) {
     return failure(KEEL_INTERNAL, "{} names no message buffer",
                    context_.team().name(moving.transfer->peer));
   } else {
     data = reinterpret_cast<const char*>(
-               context_.segment().message_buffer(moving.transfer->peer, slot.buffered - 1)) +
+               context_.messages().buffer(moving.transfer->peer, slot.buffered - 1)) +
            offset;
   }
   if (!moving.side.staged) {
@@ -264,7 +267,7 @@ Status PointToPointTransfers::advance_receive(Moving& moving, PointToPointSlot& 
     return mismatch(transfer.peer, sent, sent_dtype, context_.rank(), transfer.count,
                     transfer.dtype);
   }
-  const bool is_staged = (slot.flags & OperationDescriptor::kSendStaged) != 0;
+  const bool is_staged = (slot.flags & PointToPointSlot::kStaged) != 0;
   const uint64_t there =
       is_staged ? slot.available.load(std::memory_order_acquire) : moving.windows;
   while (moving.fetched < std::min(there, moving.windows)) {
@@ -273,7 +276,7 @@ Status PointToPointTransfers::advance_receive(Moving& moving, PointToPointSlot& 
     ++moving.fetched;
     if (is_staged) {
       slot.taken.store(moving.fetched, std::memory_order_release);
-      context_.segment().notify_slot(transfer.peer);
+      context_.messages().notify(transfer.peer);
     }
   }
   if (moving.fetched < moving.windows) return {};
@@ -304,8 +307,8 @@ Status PointToPointTransfers::advance(Moving& moving, WaitContext& wait_context)
   const Transfer& transfer = *moving.transfer;
   const uint32_t rank = context_.rank();
   PointToPointSlot& slot = transfer.sends
-                               ? context_.segment().slot(rank, transfer.peer, moving.sequence)
-                               : context_.segment().slot(transfer.peer, rank, moving.sequence);
+                               ? context_.messages().slot(rank, transfer.peer, moving.sequence)
+                               : context_.messages().slot(transfer.peer, rank, moving.sequence);
   return transfer.sends ? advance_send(moving, slot, wait_context)
                         : advance_receive(moving, slot, wait_context);
 }
@@ -333,12 +336,12 @@ Status PointToPointTransfers::run(const std::vector<Transfer>& transfers,
     context_.team().abort(failure(KEEL_RANK_FAILED, "{}: {}", name, begun.text()));
     return begun;
   }
-  ControlSegment& segment = context_.segment();
   if (buffers_in_use_ != 0) collect_buffers();
   only_sends_ = std::all_of(transfers.begin(), transfers.end(),
                             [](const Transfer& transfer) { return transfer.sends; });
   begin_messages(
-      segment, context_.rank(), transfers, [&](uint32_t peer) { return counters_[peer].sent; },
+      context_.messages(), context_.rank(), transfers,
+      [&](uint32_t peer) { return counters_[peer].sent; },
       [&](uint32_t peer) { return counters_[peer].received; });
   Status first;
   const auto is_over = [&] {
@@ -361,14 +364,14 @@ Status PointToPointTransfers::run(const std::vector<Transfer>& transfers,
     });
   };
   Look look;
-  Status waited = segment.await_slot(
+  Status waited = context_.messages().await(
       context_.rank(), is_over, waits_for, [&] { end_deadlock(&look); }, wait_context);
   if (waited.code() == KEEL_TIMED_OUT) {
     waited = failure(KEEL_TIMED_OUT, "{} did not call in time: {}", context_.name_ranks(waits_for),
                      describe_progress_of_all(context_.team(), context_.sequence));
   }
   // After a failure the rank's messages stay visible to diagnostics: the rank does not proceed.
-  if (waited.ok()) end_messages(segment, context_.rank());
+  if (waited.ok()) end_messages(context_.messages(), context_.rank());
   // After a failure a local peer may still read a chunk, so stages live as long as the
   // communicator.
   for (Moving& one : moving) {

@@ -21,8 +21,8 @@ namespace keel {
 // of a group progress together, without waiting for each other. If a rank has refused a transfer,
 // the peer is informed and no buffer is touched. For one thread.
 //
-// A send of at most ControlSegment::kEagerBytes whose receive has not begun is buffered: its data
-// is copied into the segment, and the send is over (MPI's eager protocol; all others are its
+// A send of at most PointToPointSlots::kBufferBytes whose receive has not begun is buffered: its
+// data is copied into the segment, and the send is over (MPI's eager protocol; all others are its
 // rendezvous). Not so in a group with receives, which needs no buffer to proceed and is told of a
 // refusal. Each rank has kMessageBuffers of these; with all in use, a send waits for its receive.
 class PointToPointTransfers {
@@ -53,7 +53,7 @@ class PointToPointTransfers {
     uint64_t received = 0;
     // For each slot of messages to the peer: number, plus one, of the last message with a read
     // answer.
-    std::array<uint64_t, ControlSegment::kSlots> settled = {};
+    std::array<uint64_t, PointToPointSlots::kSlots> settled = {};
   };
 
   Status begin(const Transfer& transfer, Moving* out_moving);
@@ -96,7 +96,7 @@ class PointToPointTransfers {
   };
 
   RankContext& context_;
-  std::array<MessageBuffer, ControlSegment::kMessageBuffers> buffers_;
+  std::array<MessageBuffer, PointToPointSlots::kBuffers> buffers_;
   uint32_t buffers_in_use_ = 0;
   bool only_sends_ = false;  // the transfers of run()
   Status buffered_failure_;

@@ -18,7 +18,7 @@ bool can_one_shot(RankContext& context, const Request& request, uint64_t sequenc
   // Use the local values for this rank: a remote process may have overwritten the descriptor.
   if (send.staged || receive.staged) return false;
   for (uint32_t rank = 0; rank < world; ++rank) {
-    if ((context.segment().post(rank, sequence).flags & kForeign) != 0) return false;
+    if ((context.board().descriptor(rank, sequence).flags & kForeign) != 0) return false;
   }
   return true;
 }
@@ -27,11 +27,11 @@ Status run_one_shot(RankContext& context, const Request& request, uint64_t seque
                     const Side& send, const Side& receive, WaitContext& wait_context) {
   const uint64_t bytes = request.count * request.element();
   for (uint32_t peer = 0; peer < context.world(); ++peer) {
-    const OperationDescriptor& post = context.segment().post(peer, sequence);
+    const OperationDescriptor& descriptor = context.board().descriptor(peer, sequence);
     const char* data = send.buffer.host;
     if (peer != context.rank()) {
-      KEEL_RETURN_IF_ERROR(
-          context.resolve(peer, post.send, post.memory_epoch, 0, bytes, wait_context, &data));
+      KEEL_RETURN_IF_ERROR(context.resolve(peer, descriptor.send, descriptor.memory_epoch, 0, bytes,
+                                           wait_context, &data));
     }
     context.sources[peer] = data;
     context.factors[peer] = context.posted_factor(peer, request, sequence);
@@ -61,7 +61,8 @@ bool may_copy_one_shot(const RankContext& context, const Request& request) {
 bool does_copy_one_shot(RankContext& context, const Request& request, uint64_t sequence) {
   if (request.algorithm != Algorithm::kOneShot) return false;
   for (uint32_t rank = 0; rank < context.world(); ++rank) {
-    if ((context.segment().post(rank, sequence).flags & OperationDescriptor::kSendAttached) != 0)
+    if ((context.board().descriptor(rank, sequence).flags & OperationDescriptor::kSendAttached) !=
+        0)
       return true;
   }
   return false;
@@ -80,15 +81,16 @@ Status run_copying_one_shot(RankContext& context, const Request& request, uint64
     context.factors[peer] = context.posted_factor(peer, request, sequence);
     context.sources[peer] = send.buffer.host;
     if (peer == context.rank()) continue;
-    const OperationDescriptor& post = context.segment().post(peer, sequence);
-    if ((post.flags & OperationDescriptor::kSendAttached) != 0 && !context.team().is_here(peer)) {
-      KEEL_RETURN_IF_ERROR(context.read_attached(peer, post.send.address, bytes, room));
+    const OperationDescriptor& descriptor = context.board().descriptor(peer, sequence);
+    if ((descriptor.flags & OperationDescriptor::kSendAttached) != 0 &&
+        !context.team().is_here(peer)) {
+      KEEL_RETURN_IF_ERROR(context.read_attached(peer, descriptor.send.address, bytes, room));
     } else {
-      const bool is_staged = (post.flags & OperationDescriptor::kSendStaged) != 0;
+      const bool is_staged = (descriptor.flags & OperationDescriptor::kSendStaged) != 0;
       const uint64_t offset = is_staged ? context.stage().in_offset(0) : 0;
       const char* data = nullptr;
-      KEEL_RETURN_IF_ERROR(
-          context.resolve(peer, post.send, post.memory_epoch, offset, bytes, wait_context, &data));
+      KEEL_RETURN_IF_ERROR(context.resolve(peer, descriptor.send, descriptor.memory_epoch, offset,
+                                           bytes, wait_context, &data));
       std::memcpy(room, data, bytes);
     }
     context.sources[peer] = room;

@@ -37,8 +37,9 @@ bool PairReduction::can_do() {
 }
 
 bool PairReduction::can_other_do() const {
-  const OperationDescriptor& post = context_.segment().post(1 - context_.rank(), sequence_);
-  return (post.flags & OperationDescriptor::kSumsOnDevice) != 0;
+  const OperationDescriptor& descriptor =
+      context_.board().descriptor(1 - context_.rank(), sequence_);
+  return (descriptor.flags & OperationDescriptor::kSumsOnDevice) != 0;
 }
 
 Status PairReduction::run(bool has_fetched) {
@@ -74,16 +75,16 @@ Status PairReduction::sum_windows(bool has_fetched, uint64_t in_flight) {
   for (uint64_t round = 0; has_fetched && round < context_.stage().windows(); ++round) {
     KEEL_RETURN_IF_ERROR(context_.stage().await_fetched(round, wait_context_));
   }
-  ControlSegment& segment = context_.segment();
-  const OperationDescriptor& post = segment.post(1 - context_.rank(), sequence_);
+  const OperationDescriptor& descriptor =
+      context_.board().descriptor(1 - context_.rank(), sequence_);
   const DeviceReduction::Ends ends = {
       send_.buffer.device, receive_.buffer.device,
-      reinterpret_cast<const char*>(post.send.address),  // NOLINT: within this process
-      reinterpret_cast<char*>(post.receive.address)};    // NOLINT
+      reinterpret_cast<const char*>(descriptor.send.address),  // NOLINT: within this process
+      reinterpret_cast<char*>(descriptor.receive.address)};    // NOLINT
   DeviceReduction& sum = context_.device_reduction();
   const auto await = [&](uint64_t round) {
-    const Status over = sum.await(round, wait_context_, segment);
-    return segment.failed() ? segment.failure_status() : over;
+    const Status over = sum.await(round, wait_context_, context_.failures());
+    return context_.failures().failed() ? context_.failures().status() : over;
   };
   const uint64_t elements = window();
   const uint64_t rounds = (request_.count + elements - 1) / elements;

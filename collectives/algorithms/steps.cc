@@ -135,7 +135,7 @@ Status StepsAlgorithm::source(const StepSource& source, uint64_t round, const Ra
     *out_data = own(source.buffer, source.part, round, range.begin);
     return {};
   }
-  const OperationDescriptor& post = context_.segment().post(source.rank, sequence_);
+  const OperationDescriptor& descriptor = context_.board().descriptor(source.rank, sequence_);
   const StagingPipeline& stage = context_.stage();
   const uint64_t direct =
       (source.part * request_.count + round * round_elements_ + range.begin) * element_;
@@ -144,23 +144,23 @@ Status StepsAlgorithm::source(const StepSource& source, uint64_t round, const Ra
   uint64_t offset = direct;
   switch (source.buffer) {
     case StepBuffer::kSend:
-      place = post.send;
-      if ((post.flags & OperationDescriptor::kSendStaged) != 0) {
+      place = descriptor.send;
+      if ((descriptor.flags & OperationDescriptor::kSendStaged) != 0) {
         offset = stage.in_offset(round) + window_offset(source.part, range.begin);
       }
       break;
     case StepBuffer::kReceive:
-      place = post.receive;
-      if ((post.flags & OperationDescriptor::kReceiveStaged) != 0) {
+      place = descriptor.receive;
+      if ((descriptor.flags & OperationDescriptor::kReceiveStaged) != 0) {
         offset = stage.out_offset(round) + window_offset(source.part, range.begin);
       }
       break;
     case StepBuffer::kWork:
-      place = post.work;
+      place = descriptor.work;
       offset = stage.out_offset(round) + window_offset(receive_parts_ + source.part, range.begin);
       break;
   }
-  return context_.resolve(source.rank, place, post.memory_epoch, offset, bytes, wait_context_,
+  return context_.resolve(source.rank, place, descriptor.memory_epoch, offset, bytes, wait_context_,
                           out_data);
 }
 
@@ -184,9 +184,9 @@ Status StepsAlgorithm::start() {
 Status StepsAlgorithm::run() {
   any_staged_ = send_.staged || receive_.staged;
   for (uint32_t rank = 0; rank < world_; ++rank) {
-    const OperationDescriptor& post = context_.segment().post(rank, sequence_);
-    any_staged_ = any_staged_ || (post.flags & (OperationDescriptor::kSendStaged |
-                                                OperationDescriptor::kReceiveStaged)) != 0;
+    const OperationDescriptor& descriptor = context_.board().descriptor(rank, sequence_);
+    any_staged_ = any_staged_ || (descriptor.flags & (OperationDescriptor::kSendStaged |
+                                                      OperationDescriptor::kReceiveStaged)) != 0;
   }
   const bool has_windows = any_staged_ || plan_.work_parts != 0;
   round_elements_ = has_windows ? window_ : std::max<uint64_t>(1, request_.count);

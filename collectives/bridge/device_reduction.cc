@@ -149,10 +149,10 @@ Status DeviceReduction::enqueue(uint64_t round, keel_dtype dtype, uint64_t count
 }
 
 Status DeviceReduction::await(uint64_t round, WaitContext& wait_context,
-                              const ControlSegment& segment) {
+                              const AbortRecord& failures) {
   const uint32_t place = round % kWindows;
   // The last of the three steps, which waits for the first two.
-  KEEL_RETURN_IF_ERROR(wait_context.wait(taking_.over[place], [&] { return segment.failed(); }));
+  KEEL_RETURN_IF_ERROR(wait_context.wait(taking_.over[place], [&] { return failures.failed(); }));
   bringing_.over[place] = adding_.over[place] = taking_.over[place] = {};
   return {};
 }

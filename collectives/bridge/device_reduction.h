@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "collectives/transports/control_segment.h"
+#include "collectives/transports/abort_record.h"
 #include "collectives/transports/wait_context.h"
 #include "core/device.h"
 #include "core/event.h"
@@ -64,8 +64,9 @@ class DeviceReduction {
   // Enqueues window |round|, of |count| elements. Requires a completed await() of |round| -
   // kWindows.
   Status enqueue(uint64_t round, keel_dtype dtype, uint64_t count, const Ends& ends);
-  // Waits until all three steps of |round| have ended. Fails early if |segment| fails.
-  Status await(uint64_t round, WaitContext& wait_context, const ControlSegment& segment);
+  // Waits until all three steps of |round| have ended. Fails early if the communicator of
+  // |failures| fails.
+  Status await(uint64_t round, WaitContext& wait_context, const AbortRecord& failures);
   // After a failure: blocks until no step touches the ranks' memory any more. After 5 s the device
   // is marked lost.
   void settle();

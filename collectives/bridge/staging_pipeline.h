@@ -10,7 +10,7 @@
 
 #include "collectives/bootstrap/identity.h"
 #include "collectives/bridge/chunk_plan.h"
-#include "collectives/transports/control_segment.h"
+#include "collectives/transports/mem_handle.h"
 #include "collectives/transports/wait_context.h"
 #include "core/device.h"
 #include "core/event.h"

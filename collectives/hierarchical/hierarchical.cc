@@ -52,7 +52,7 @@ constexpr const char* kCouldNotPart = "could not part its native island";
 // with the code of |own| if the reason is this rank's.
 Status give_up(RankContext& context, const Status& own, const char* what) {
   Team& team = context.team();
-  if (team.segment().failed()) return team.segment().failure_status();
+  if (team.segment().failures().failed()) return team.segment().failures().status();
   const Status named = own.with_prefix(fmt::format("{} {}: ", team.name(context.rank()), what));
   team.abort(failure(KEEL_RANK_FAILED, "{}", named.text()));
   return named;
@@ -134,9 +134,10 @@ Status Hierarchical::form(RankContext& context, const Ref<Device>& device, bool 
     } else if (islands->size_ > 1 && wanted.size > wanted.bytes.size()) {
       status = failure(KEEL_INTERNAL, "the id of {} has {} bytes", team.name(first), wanted.size);
     } else if (islands->size_ > 1) {
-      status = NativeGroup::create(device, wanted, islands->index_, islands->size_,
-                                   std::move(stream), wait_context.timeout_ns(), team.segment(),
-                                   wait_context.deadline(), &islands->island_);
+      status =
+          NativeGroup::create(device, wanted, islands->index_, islands->size_, std::move(stream),
+                              wait_context.timeout_ns(), team.segment().failures(),
+                              wait_context.deadline(), &islands->island_);
     }
     if (!status.ok()) return give_up(context, status, kCouldNotJoin);
   }
@@ -207,7 +208,7 @@ Status Hierarchical::split(const Ref<Device>& device, const std::vector<Part>& p
     if (!outcome.ok()) return failure(KEEL_RANK_FAILED, "{}", outcome.text());
   }
   if (island_ && !groups.empty()) {
-    status = island_->split(own, index, std::move(stream), timeout_ns, context_.segment(),
+    status = island_->split(own, index, std::move(stream), timeout_ns, context_.failures(),
                             wait_context.deadline(), out_group);
   }
   // The other ranks stay in the library until they see the failure, and the island is not usable
@@ -229,7 +230,7 @@ Status Hierarchical::split(const Ref<Device>& device, const std::vector<Part>& p
   KEEL_RETURN_IF_ERROR(status);
   KEEL_RETURN_IF_ERROR(met);
   // This rank's island was split; a rank whose island was not has published the reason.
-  if (context_.segment().failed()) return context_.segment().failure_status();
+  if (context_.failures().failed()) return context_.failures().status();
   return failure(KEEL_RANK_FAILED, "a native library did not part its island");
 }
 
@@ -253,9 +254,9 @@ Status Hierarchical::enter_lane(const Ref<Device>& device, bool forbid_alias,
     for (const std::vector<uint32_t>& each : plan_->islands()) numbers.push_back(each[index_]);
     team->number_ranks(numbers);
     if (rank == 0) team->segment().set_chunk_bytes(context_.chunk_bytes());
-    team->segment().arrive(rank, 1);
-    WaitContext part(wait_context, context_.segment());
-    status = team->segment().await_step(1, part);
+    team->segment().board().arrive(rank, 1);
+    WaitContext part(wait_context, context_.failures());
+    status = team->segment().board().await_step(1, part);
     if (status.ok()) {
       lane_ = std::make_unique<Lane>(std::move(team), rank, device, forbid_alias);
       lane_->context.step = 1;
@@ -284,7 +285,7 @@ Status Hierarchical::run(const Request& request, WaitContext& wait_context) {
   }
   // No rank reports success before all ranks have finished.
   if (status.ok()) status = context_.meet(wait_context);
-  if (!status.ok() && context_.segment().failed()) return context_.segment().failure_status();
+  if (!status.ok() && context_.failures().failed()) return context_.failures().status();
   operations_.fetch_add(1, std::memory_order_relaxed);
   return status;
 }
@@ -371,7 +372,7 @@ Status Hierarchical::run_by_messages(const Request& request, WaitContext& wait_c
 
 Status Hierarchical::run_lane(const Request& request, WaitContext& wait_context) {
   if (request.count == 0) return {};
-  WaitContext part(wait_context, context_.segment());
+  WaitContext part(wait_context, context_.failures());
   return lane_->runner.run(request, {}, &lane_->entry, part);
 }
 

@@ -54,28 +54,28 @@ class AsyncCommInit {
     return {};
   }
 
-  // Waits until the call returns, |segment| fails, or the deadline has passed by more than 1 s; in
-  // that second the library may report the timeout itself. A library that gives up because of
-  // another rank does not know the reason. The failing rank writes it to |segment|: at once, or
+  // Waits until the call returns, |failures| has one, or the deadline has passed by more than 1 s;
+  // in that second the library may report the timeout itself. A library that gives up because of
+  // another rank does not know the reason. The failing rank writes it to |failures|: at once, or
   // after 1 s if its own call hangs. So after KEEL_RANK_FAILED, KEEL_TIMED_OUT or KEEL_ABORTED,
   // await() waits up to 2 s for the reason, and returns the library's failure if no reason arrives.
-  Status await(const ControlSegment& segment, const Deadline& deadline,
+  Status await(const AbortRecord& failures, const Deadline& deadline,
                keel_plugin_comm** out_native) {
     const Deadline latest = Deadline::after(deadline.remaining_ns() + kSlackNs);
     std::unique_lock lock(mutex_);
-    while (!is_over_ && !segment.failed() && !latest.passed()) {
+    while (!is_over_ && !failures.failed() && !latest.passed()) {
       over_.wait_for(lock, std::chrono::nanoseconds(WaitContext::kSliceNs));
     }
     if (is_over_) {
       const keel_status code = status_.code();
       if (code == KEEL_RANK_FAILED || code == KEEL_TIMED_OUT || code == KEEL_ABORTED) {
-        return await_reason(segment);
+        return await_reason(failures);
       }
       *out_native = native_;
       return status_;
     }
     is_given_up_ = true;
-    if (segment.failed()) return segment.failure_status();
+    if (failures.failed()) return failures.status();
     return failure(KEEL_TIMED_OUT, "{}: {} does not return", device_->name(), name_);
   }
   // After a failed await(), or instead of await(): whether the call returns within |timeout_ns|.
@@ -85,13 +85,13 @@ class AsyncCommInit {
   }
 
  private:
-  Status await_reason(const ControlSegment& segment) const {
+  Status await_reason(const AbortRecord& failures) const {
     constexpr int64_t kGraceNs = 2 * kSlackNs;
     const Deadline deadline = Deadline::after(kGraceNs);
-    while (!segment.failed() && !deadline.passed()) {
+    while (!failures.failed() && !deadline.passed()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    if (segment.failed()) return segment.failure_status();
+    if (failures.failed()) return failures.status();
     return failure(status_.code(), "{} (no other rank said why)", status_.text());
   }
   void run() {
@@ -129,7 +129,7 @@ class AsyncCommInit {
 
 Status NativeGroup::create(const Ref<Device>& device, const NativeId& id, uint32_t index,
                            uint32_t size, StreamLease stream, int64_t timeout_ns,
-                           const ControlSegment& segment, const Deadline& deadline,
+                           const AbortRecord& failures, const Deadline& deadline,
                            std::unique_ptr<NativeGroup>* out_group) {
   // Pass the full timeout rather than the rest of the deadline: the rest may be almost nothing, and
   // the library would apply it to every later operation.
@@ -143,15 +143,15 @@ Status NativeGroup::create(const Ref<Device>& device, const NativeId& id, uint32
       },
       &entrance);
   keel_plugin_comm* native = nullptr;
-  if (made.ok()) made = entrance->await(segment, deadline, &native);
+  if (made.ok()) made = entrance->await(failures, deadline, &native);
   KEEL_RETURN_IF_ERROR(made);
   out_group->reset(new NativeGroup(device, native, std::move(stream), index, size));
   return {};
 }
 
 Status NativeGroup::split(std::span<const uint32_t> members, uint32_t index, StreamLease stream,
-                          int64_t timeout_ns, const ControlSegment& segment,
-                          const Deadline& deadline, std::unique_ptr<NativeGroup>* out_group) {
+                          int64_t timeout_ns, const AbortRecord& failures, const Deadline& deadline,
+                          std::unique_ptr<NativeGroup>* out_group) {
   const keel_ccl_table* table = device_->ccl_table();
   if (!KEEL_HAS(keel_ccl_table, table, split)) {
     return failure(KEEL_UNSUPPORTED, "{}: the plugin has no ccl.split", device_->name());
@@ -166,7 +166,7 @@ Status NativeGroup::split(std::span<const uint32_t> members, uint32_t index, Str
       },
       &splitting);
   keel_plugin_comm* native = nullptr;
-  if (made.ok()) made = splitting->await(segment, deadline, &native);
+  if (made.ok()) made = splitting->await(failures, deadline, &native);
   if (made.ok() && native != nullptr) {
     out_group->reset(new NativeGroup(device_, native, std::move(stream), index,
                                      static_cast<uint32_t>(members.size())));
@@ -235,23 +235,23 @@ Status NativeGroup::run(const char* name, std::span<const Copy> copies,
   KEEL_RETURN_IF_ERROR(enqueue(name, copies, calls));
   Ref<EventRecord> record;
   Status status = stream_->record(0, &record);
-  if (status.ok()) status = await(name, record, team.segment(), wait_context);
+  if (status.ok()) status = await(name, record, team.segment().failures(), wait_context);
   if (status.ok()) return {};
   // Abort the team before the library gives up: the libraries of other ranks may report the abort,
   // and those ranks should find the reason. If another rank was first, its reason stays.
   team.abort(status.with_prefix(team.name(rank) + ": "));
   give_up(record);
-  return team.segment().failure_status();
+  return team.segment().failures().status();
 }
 
 Status NativeGroup::await(const char* name, const Ref<EventRecord>& record,
-                          const ControlSegment& segment, WaitContext& wait_context) {
+                          const AbortRecord& failures, WaitContext& wait_context) {
   while (true) {
     const int64_t slice = std::min(WaitContext::kSliceNs, wait_context.deadline().remaining_ns());
     const Status status = record->wait(Deadline::after(slice));
     const bool is_over = record->state() == EventRecord::State::kDone;
     if (is_over && status.ok()) return {};
-    if (segment.failed()) return segment.failure_status();
+    if (failures.failed()) return failures.status();
     const Status error = async_error();
     if (!error.ok()) return error;
     if (is_over) return status;

@@ -13,7 +13,7 @@
 
 #include "collectives/hierarchical/stream_lease.h"
 #include "collectives/team.h"
-#include "collectives/transports/control_segment.h"
+#include "collectives/transports/abort_record.h"
 #include "collectives/transports/wait_context.h"
 #include "core/deadline.h"
 #include "core/device.h"
@@ -39,18 +39,18 @@ class NativeGroup {
  public:
   static Status make_id(Device& device, NativeId* out_id);
   // Joins the native communicator |id| as rank |index| of |size|, with operations on |stream|.
-  // Blocks until all ranks have joined, or |segment|, of the communicator that owns the island, has
-  // failed, or |deadline| has passed (plus 1 s in which the library may report the timeout itself).
+  // Blocks until all ranks have joined, |failures|, of the communicator that owns the island, has
+  // one, or |deadline| has passed (plus 1 s in which the library may report the timeout itself).
   // |timeout_ns|: limit for each call of the library, in create() and in later operations.
   static Status create(const Ref<Device>& device, const NativeId& id, uint32_t index, uint32_t size,
-                       StreamLease stream, int64_t timeout_ns, const ControlSegment& segment,
+                       StreamLease stream, int64_t timeout_ns, const AbortRecord& failures,
                        const Deadline& deadline, std::unique_ptr<NativeGroup>* out_group);
   // Splits the native communicator. Every rank of this island calls: the ranks |members|, numbered
   // as in this island, form a new island in which this rank is number |index| and uses |stream|.
   // |*out_group| stays empty if |members| is empty. Returns KEEL_UNSUPPORTED if the library cannot
   // split; after any other failure this island must not be used any more.
   Status split(std::span<const uint32_t> members, uint32_t index, StreamLease stream,
-               int64_t timeout_ns, const ControlSegment& segment, const Deadline& deadline,
+               int64_t timeout_ns, const AbortRecord& failures, const Deadline& deadline,
                std::unique_ptr<NativeGroup>* out_group);
   ~NativeGroup();
   NativeGroup(const NativeGroup&) = delete;
@@ -84,7 +84,7 @@ class NativeGroup {
   void describe(AccessList& accesses, const keel_ccl_call& call) const;
   Status enqueue(const char* name, std::span<const Copy> copies,
                  std::span<const keel_ccl_call> calls);
-  Status await(const char* name, const Ref<EventRecord>& record, const ControlSegment& segment,
+  Status await(const char* name, const Ref<EventRecord>& record, const AbortRecord& failures,
                WaitContext& wait_context);
   // The asynchronous error that the library reports.
   Status async_error() const;

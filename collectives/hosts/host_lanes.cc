@@ -125,7 +125,7 @@ std::vector<Piece> HostLanes::shares(const Request& request) const {
 // without a lane could name a rank of its host, which waits for those.
 Status HostLanes::gather_inside(Request& part, WireWait& wait) {
   if (!lane_.empty()) return run_inside(part, wait.context());
-  WaitContext later(wait.context(), context_.segment(), kHostGraceNs);
+  WaitContext later(wait.context(), context_.failures(), kHostGraceNs);
   return run_inside(part, later);
 }
 
@@ -246,7 +246,7 @@ Status HostLanes::barrier(const Request& request, WireWait& wait) {
   }
   // At the deadline, local rank 0 names the missing ranks of other hosts before the others could
   // name local rank 0.
-  WaitContext later(wait.context(), context_.segment(), kHostGraceNs);
+  WaitContext later(wait.context(), context_.failures(), kHostGraceNs);
   return run_inside(inside, later);
 }
 

@@ -115,7 +115,8 @@ Status HostRunner::run(const Request& request, const Status& ready, FlightRecord
 Status HostRunner::run_collective(const Request& request, WaitContext& wait_context) {
   const auto begin = std::chrono::steady_clock::now();
   by_lanes_ = lanes_.takes(request);
-  WireWait wait(group_->wires(), group_->job().session(), context_.segment(), polls_, wait_context);
+  WireWait wait(group_->wires(), group_->job().session(), context_.failures(), polls_,
+                wait_context);
   KEEL_RETURN_IF_ERROR(by_lanes_ ? lanes_.run(request, wait) : run_flat(request, wait));
   tell(request, by_lanes_ ? lanes_.executor() : flat_, by_lanes_,
        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
@@ -152,7 +153,8 @@ Status HostRunner::run_messages(const Request& request, FlightRecorder::Entry* e
     inside.transfers.push_back(transfer);
     inside.transfers.back().peer = static_cast<uint32_t>(found - local.begin());
   }
-  WireWait wait(group_->wires(), group_->job().session(), context_.segment(), polls_, wait_context);
+  WireWait wait(group_->wires(), group_->job().session(), context_.failures(), polls_,
+                wait_context);
   KEEL_RETURN_IF_ERROR(messages_.start(remote, wait));
   if (!inside.transfers.empty()) {
     KEEL_RETURN_IF_ERROR(inner_.run(inside, {}, entry, wait_context));
@@ -167,8 +169,8 @@ Status HostRunner::run_messages(const Request& request, FlightRecorder::Entry* e
 Status HostRunner::exchange(const SplitChoice& own, WaitContext& wait_context,
                             std::vector<SplitChoice>* out_all, uint64_t* out_number) {
   *out_number = exchanges_++;
-  WaitContext later(wait_context, context_.segment(), kHostGraceNs);
-  WireWait between(group_->wires(), group_->job().session(), context_.segment(), polls_, later);
+  WaitContext later(wait_context, context_.failures(), kHostGraceNs);
+  WireWait between(group_->wires(), group_->job().session(), context_.failures(), polls_, later);
   const Status status =
       exchange_between_hosts(*group_, context_, kSplitCollective, HostMessages::kLane, own,
                              wait_context, between, out_all);
@@ -221,7 +223,7 @@ std::string HostRunner::name_awaited() const {
 }
 
 Status HostRunner::find_cause(const Status& status) {
-  if (context_.segment().failed()) return context_.segment().failure_status();
+  if (context_.failures().failed()) return context_.failures().status();
   const Status verdict = group_->job().session().failure();
   if (!verdict.ok()) return verdict;
   if (status.code() == KEEL_TIMED_OUT) {
@@ -246,7 +248,7 @@ Status HostRunner::fail(const Request& request, const Status& status) {
   } else {
     cause = find_cause(status);
   }
-  const bool is_first = !is_judged && !context_.segment().failed();
+  const bool is_first = !is_judged && !context_.failures().failed();
   const bool names_others = cause.code() == KEEL_TIMED_OUT || cause.code() == KEEL_RANK_FAILED ||
                             cause.code() == KEEL_INVALID_ARGUMENT;
   if (is_first && !names_others) cause = cause.with_prefix(group_->name(group_->rank()) + ": ");

@@ -9,7 +9,7 @@
 
 #include "collectives/bootstrap/host_bootstrap.h"
 #include "collectives/hosts/poll_budget.h"
-#include "collectives/transports/control_segment.h"
+#include "collectives/transports/abort_record.h"
 #include "collectives/transports/wait_context.h"
 #include "collectives/transports/wire.h"
 #include "core/status.h"
@@ -25,11 +25,11 @@ inline constexpr int64_t kHostGraceNs = 1'000'000'000;
 // operation's deadline passes. For one thread.
 class WireWait {
  public:
-  WireWait(WireSet& wires, HostSession& session, const ControlSegment& segment, PollBudget& polls,
+  WireWait(WireSet& wires, HostSession& session, const AbortRecord& failures, PollBudget& polls,
            WaitContext& wait_context)
       : wires_(wires),
         session_(session),
-        segment_(segment),
+        failures_(failures),
         polls_(polls),
         wait_context_(wait_context) {}
 
@@ -57,7 +57,7 @@ class WireWait {
 
  private:
   Status check() {
-    if (segment_.failed()) return segment_.failure_status();
+    if (failures_.failed()) return failures_.status();
     KEEL_RETURN_IF_ERROR(wires_.failure());
     if (wait_context_.cancelled()) return wait_context_.given_up();
     if (!wait_context_.deadline().passed()) return {};
@@ -66,7 +66,7 @@ class WireWait {
 
   WireSet& wires_;
   HostSession& session_;
-  const ControlSegment& segment_;
+  const AbortRecord& failures_;
   PollBudget& polls_;
   WaitContext& wait_context_;
 };

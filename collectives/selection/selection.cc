@@ -4,13 +4,13 @@
 #include <type_traits>
 
 #include "collectives/operation.h"
-#include "collectives/transports/control_segment.h"
+#include "collectives/transports/operation_board.h"
 #include "core/json_writer.h"
 
 namespace keel {
 
 static_assert(std::is_trivially_copyable_v<Selection>);
-static_assert(kMostEagerBytes == ControlSegment::kEagerBytes);
+static_assert(kMostEagerBytes == OperationBoard::kEagerBytes);
 
 namespace {
 

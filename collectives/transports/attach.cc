@@ -64,7 +64,7 @@ bool Attach::lets_read(const void* pointer, uint64_t bytes, uint64_t registratio
   return true;
 }
 
-bool Attach::can_read_all(ControlSegment& segment, uint64_t sequence) const {
+bool Attach::can_read_all(OperationBoard& board, uint64_t sequence) const {
   const ProcessToken& own = (*peer_infos_)[rank_].process;
   const ProcessToken* last = nullptr;  // ranks of one process are often consecutive
   for (uint32_t other = 0; other < peer_infos_->size(); ++other) {
@@ -72,7 +72,7 @@ bool Attach::can_read_all(ControlSegment& segment, uint64_t sequence) const {
     if (peer_info.process == own || (last != nullptr && peer_info.process == *last)) continue;
     last = &peer_info.process;
     ProcessToken token;
-    const uint64_t address = segment.post(other, sequence).token;
+    const uint64_t address = board.descriptor(other, sequence).token;
     if (!read_process(peer_info.pid, address, token.bytes.data(), token.bytes.size()).ok() ||
         token != peer_info.process) {
       return false;
@@ -81,27 +81,28 @@ bool Attach::can_read_all(ControlSegment& segment, uint64_t sequence) const {
   return true;
 }
 
-bool Attach::all_can(ControlSegment& segment, uint64_t sequence) const {
+bool Attach::all_can(OperationBoard& board, uint64_t sequence) const {
   for (uint32_t rank = 0; rank < peer_infos_->size(); ++rank) {
-    if ((segment.post(rank, sequence).flags & OperationDescriptor::kAttaches) == 0) return false;
+    if ((board.descriptor(rank, sequence).flags & OperationDescriptor::kAttaches) == 0)
+      return false;
   }
   return true;
 }
 
-void Attach::tell_on(ControlSegment& segment, uint64_t sequence, OperationDescriptor* post) {
+void Attach::tell_on(OperationBoard& board, uint64_t sequence, OperationDescriptor* descriptor) {
   if (state_ == State::kAsleep) {
-    post->flags |= OperationDescriptor::kWantsAttach;
+    descriptor->flags |= OperationDescriptor::kWantsAttach;
     return wake(sequence);
   }
   switch (sequence - woken_) {
     case 1:
-      post->token = reinterpret_cast<uint64_t>((*peer_infos_)[rank_].process.bytes.data());
+      descriptor->token = reinterpret_cast<uint64_t>((*peer_infos_)[rank_].process.bytes.data());
       break;
     case 2:
-      if (can_read_all(segment, sequence - 1)) post->flags |= OperationDescriptor::kAttaches;
+      if (can_read_all(board, sequence - 1)) descriptor->flags |= OperationDescriptor::kAttaches;
       break;
     default:
-      state_ = all_can(segment, sequence - 1) ? State::kAgreed : State::kNever;
+      state_ = all_can(board, sequence - 1) ? State::kAgreed : State::kNever;
   }
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collectives/bootstrap/identity.h"
-#include "collectives/transports/control_segment.h"
+#include "collectives/transports/operation_board.h"
 #include "core/range_lookup_cache.h"
 #include "core/status.h"
 
@@ -39,11 +39,11 @@ class Attach {
     state_ = State::kAwake;
     woken_ = sequence;
   }
-  // Adds this rank's part of the agreement to |post|, its descriptor of operation |sequence|. Reads
-  // the other ranks' descriptors of the operation before, all of which are published.
-  void tell(ControlSegment& segment, uint64_t sequence, OperationDescriptor* post) {
+  // Adds this rank's part of the agreement to |descriptor|, its descriptor of operation |sequence|.
+  // Reads the other ranks' descriptors of the operation before, all of which are published.
+  void tell(OperationBoard& board, uint64_t sequence, OperationDescriptor* descriptor) {
     if (state_ == State::kAwake || (is_wanted_ && state_ == State::kAsleep)) [[unlikely]] {
-      tell_on(segment, sequence, post);
+      tell_on(board, sequence, descriptor);
     }
   }
   // Whether all peers can read this process.
@@ -57,10 +57,10 @@ class Attach {
  private:
   enum class State : uint8_t { kNever, kAsleep, kAwake, kAgreed };
 
-  void tell_on(ControlSegment& segment, uint64_t sequence, OperationDescriptor* post);
+  void tell_on(OperationBoard& board, uint64_t sequence, OperationDescriptor* descriptor);
   // Both read the descriptors of |sequence|.
-  bool can_read_all(ControlSegment& segment, uint64_t sequence) const;
-  bool all_can(ControlSegment& segment, uint64_t sequence) const;
+  bool can_read_all(OperationBoard& board, uint64_t sequence) const;
+  bool all_can(OperationBoard& board, uint64_t sequence) const;
 
   State state_ = State::kNever;
   bool is_wanted_ = false;

@@ -2,81 +2,96 @@
 #include "collectives/transports/control_segment.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <thread>
 
+#include "collectives/bootstrap/shared_file.h"
+#include "collectives/testing/test_segment.h"
+
+namespace keel::testing {
 namespace {
 
-using keel::ControlSegment;
-using keel::FileDescriptor;
-using keel::Status;
-
-// A rank that sees a failure also gets its text, even while another rank is still writing the text.
-TEST(ControlSegment, AFailureIsNeverSeenWithoutItsText) {
-  for (int round = 0; round < 300; ++round) {
-    FileDescriptor file;
-    std::unique_ptr<ControlSegment> segment;
-    ASSERT_TRUE(ControlSegment::create(2, false, &file).ok());
-    ASSERT_TRUE(ControlSegment::map(file, &segment).ok());
-    std::atomic<bool> watching = false;
-    std::string seen;
-    std::thread other([&] {
-      watching = true;
-      while (!segment->failed()) {
-      }
-      seen = segment->failure_status().text();
-    });
-    while (!watching) {
-    }
-    segment->abort(keel::failure(KEEL_ABORTED, "rank 1 aborted"));
-    other.join();
-    ASSERT_EQ(seen, "rank 1 aborted") << "round " << round;
-  }
+FileDescriptor make_file(uint32_t world) {
+  FileDescriptor file;
+  EXPECT_TRUE(ControlSegment::create(world, /*oversubscribed=*/false, &file).ok());
+  return file;
 }
 
-// A rank that learns from another rank of its process that all are done must also see their reads
-// as done: it overwrites the descriptors next. Seen by the thread sanitizer.
-TEST(ControlSegment, WhoIsToldThatAllAreDoneMayOverwriteWhatTheyRead) {
-  FileDescriptor file;
-  std::unique_ptr<ControlSegment> segment;
-  ASSERT_TRUE(ControlSegment::create(2, false, &file).ok());
-  ASSERT_TRUE(ControlSegment::map(file, &segment).ok());
-  constexpr uint64_t kNext = ControlSegment::kDescriptors;  // takes the place of operation 0
-  std::atomic<bool> is_told = false;
-  uint32_t flags = 0;
-  std::thread reader([&] {
-    flags = segment->post(0, 0).flags;
-    segment->publish_done(1, 0, /*urgent=*/false);
-  });
-  std::thread teller([&] {
-    segment->publish_done(0, 0, /*urgent=*/false);
-    while (!segment->has_room(kNext)) {
-    }
-    is_told.store(true, std::memory_order_relaxed);
-  });
-  while (!is_told.load(std::memory_order_relaxed)) {
-  }
-  ASSERT_TRUE(segment->has_room(kNext));
-  segment->post(0, kNext).flags = 1;
-  reader.join();
-  teller.join();
-  EXPECT_EQ(flags, 0u);
+void write_at(const FileDescriptor& file, off_t offset, uint64_t value) {
+  ASSERT_EQ(pwrite(file.get(), &value, sizeof(value), offset), ssize_t{sizeof(value)});
 }
 
-// Four billion calls of sched_yield() take longer than a test may.
-TEST(ControlSegment, OversubscribedWaitEndsItsSpinAtAFailure) {
-  FileDescriptor file;
+TEST(ControlSegmentTest, MappingsOfOneFileShareTheParts) {
+  const FileDescriptor file = make_file(3);
+  std::unique_ptr<ControlSegment> one;
+  std::unique_ptr<ControlSegment> other;
+  ASSERT_TRUE(ControlSegment::map(file, &one).ok());
+  ASSERT_TRUE(ControlSegment::map(file, &other).ok());
+  EXPECT_EQ(other->world(), 3u);
+  one->set_chunk_bytes(8192);
+  EXPECT_EQ(other->chunk_bytes(), 8192u);
+  one->board().publish(2, 0);
+  EXPECT_TRUE(other->board().has_published(2, 0));
+  one->messages().counters(1, 2).sends = 7;
+  EXPECT_EQ(other->messages().counters(1, 2).sends.load(), 7u);
+  one->shrink().slot(1).vote = 4;
+  EXPECT_EQ(other->shrink().slot(1).vote.load(), 4u);
+  one->failures().abort(failure(KEEL_ABORTED, "over"));
+  EXPECT_STREQ(other->failures().status().text(), "over");
+}
+
+TEST(ControlSegmentTest, FileThatIsNoSegmentIsRefused) {
   std::unique_ptr<ControlSegment> segment;
-  ASSERT_TRUE(ControlSegment::create(2, /*oversubscribed=*/true, &file).ok());
+  FileDescriptor empty;
+  ASSERT_TRUE(create_shared_file("test", 1 << 20, &empty).ok());
+  EXPECT_EQ(ControlSegment::map(empty, &segment).code(), KEEL_INVALID_ARGUMENT);
+  FileDescriptor small;
+  ASSERT_TRUE(create_shared_file("test", 64, &small).ok());
+  EXPECT_EQ(ControlSegment::map(small, &segment).code(), KEEL_INVALID_ARGUMENT);
+  const FileDescriptor file = make_file(2);
+  constexpr off_t kWorldOffset = 16;
+  for (const uint64_t world : {uint64_t{0}, uint64_t{3}, uint64_t{UINT32_MAX}}) {
+    write_at(file, kWorldOffset, world);
+    EXPECT_EQ(ControlSegment::map(file, &segment).code(), KEEL_INVALID_ARGUMENT) << world;
+  }
+  EXPECT_EQ(segment, nullptr);
+}
+
+TEST(ControlSegmentTest, AbortOfAProcessThatCannotMapIsSeenByOthers) {
+  const FileDescriptor file = make_file(2);
+  std::unique_ptr<ControlSegment> segment;
   ASSERT_TRUE(ControlSegment::map(file, &segment).ok());
-  segment->publish_ahead(0, 0);
-  std::thread other([&] { segment->abort(keel::failure(KEEL_ABORTED, "rank 1 aborted")); });
-  EXPECT_FALSE(segment->poll_published(0, 0, UINT32_MAX, 0));
-  other.join();
+  ControlSegment::abort_unmapped(file, failure(KEEL_RANK_FAILED, "no address space"));
+  ControlSegment::abort_unmapped(file, failure(KEEL_ABORTED, "too late"));
+  EXPECT_EQ(segment->failures().status().code(), KEEL_RANK_FAILED);
+  EXPECT_STREQ(segment->failures().status().text(), "no address space");
+}
+
+TEST(ControlSegmentTest, AbortLeavesAnotherFileUntouched) {
+  FileDescriptor other;
+  ASSERT_TRUE(create_shared_file("test", 4096, &other).ok());
+  ControlSegment::abort_unmapped(other, failure(KEEL_ABORTED, "over"));
+  uint8_t bytes[4096] = {};
+  ASSERT_EQ(pread(other.get(), bytes, sizeof(bytes), 0), ssize_t{sizeof(bytes)});
+  for (const uint8_t byte : bytes) ASSERT_EQ(byte, 0);
+}
+
+TEST(ControlSegmentTest, RankIsAtRestUnlessItIsBusyInAMessageOrInAnOperation) {
+  const auto segment = make_segment(2);
+  EXPECT_TRUE(segment->is_at_rest(1));
+  segment->failures().set_busy(1, true);
+  EXPECT_FALSE(segment->is_at_rest(1));
+  segment->failures().set_busy(1, false);
+  segment->messages().progress(1).messages = 1;
+  EXPECT_FALSE(segment->is_at_rest(1));
+  segment->messages().progress(1).messages = 0;
+  segment->board().publish(1, 0);
+  EXPECT_FALSE(segment->is_at_rest(1));
+  segment->board().publish_done(1, 0, /*urgent=*/false);
+  EXPECT_TRUE(segment->is_at_rest(1));
 }
 
 }  // namespace
+}  // namespace keel::testing

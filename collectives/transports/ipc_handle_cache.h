@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collectives/bootstrap/mem_handle_server.h"
-#include "collectives/transports/control_segment.h"
+#include "collectives/transports/mem_handle.h"
 #include "core/device.h"
 #include "core/status.h"
 

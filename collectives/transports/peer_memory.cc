@@ -55,7 +55,7 @@ PeerMapping::~PeerMapping() {
 }
 
 Status PeerMemory::map(const ProcessToken& owner, const MemHandle& place,
-                       const ControlSegment& segment, WaitContext& wait_context,
+                       const AbortRecord& failures, WaitContext& wait_context,
                        std::shared_ptr<PeerMapping>* out_mapping) {
   const auto key = std::make_pair(owner, std::make_pair(place.device, place.inode));
   {
@@ -67,7 +67,7 @@ Status PeerMemory::map(const ProcessToken& owner, const MemHandle& place,
     }
   }
   FileDescriptor file;
-  const auto is_given_up = [&] { return wait_context.cancelled() || segment.failed(); };
+  const auto is_given_up = [&] { return wait_context.cancelled() || failures.failed(); };
   KEEL_RETURN_IF_ERROR(fetch_object(owner, {place.device, place.inode}, wait_context.deadline(),
                                     is_given_up, &file));
   std::shared_ptr<PeerMapping> mapping;
@@ -85,7 +85,7 @@ void PeerMemory::forget(const ProcessToken& owner) {
 
 Status RemoteMappingCache::resolve(PeerMemory& memory, const ProcessToken& owner, bool same_process,
                                    const MemHandle& place, uint32_t epoch, uint64_t offset,
-                                   uint64_t size, const ControlSegment& segment,
+                                   uint64_t size, const AbortRecord& failures,
                                    WaitContext& wait_context, const char** out_data) {
   if (same_process) {
     *out_data = reinterpret_cast<const char*>(place.address) + offset;
@@ -103,7 +103,7 @@ Status RemoteMappingCache::resolve(PeerMemory& memory, const ProcessToken& owner
   if (found == nullptr) {
     if (place.inode == 0) return failure(KEEL_RANK_FAILED, "its buffer cannot be reached");
     std::shared_ptr<PeerMapping> mapping;
-    KEEL_RETURN_IF_ERROR(memory.map(owner, place, segment, wait_context, &mapping));
+    KEEL_RETURN_IF_ERROR(memory.map(owner, place, failures, wait_context, &mapping));
     if (seen_.size() == kMostSeen) seen_.erase(seen_.begin());
     seen_.push_back({place.device, place.inode, std::move(mapping)});
     found = &seen_.back();

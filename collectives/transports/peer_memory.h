@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "collectives/bootstrap/mem_handle_server.h"
-#include "collectives/transports/control_segment.h"
+#include "collectives/transports/abort_record.h"
+#include "collectives/transports/mem_handle.h"
+#include "collectives/transports/wait_context.h"
 #include "core/deadline.h"
 #include "core/status.h"
 
@@ -40,8 +42,8 @@ class PeerMapping {
 class PeerMemory {
  public:
   // Returns the mapping of |place|'s object of the process |owner|; fetches and maps an object
-  // once. KEEL_ABORTED once |segment|'s communicator has failed.
-  Status map(const ProcessToken& owner, const MemHandle& place, const ControlSegment& segment,
+  // once. KEEL_ABORTED once the communicator of |failures| has failed.
+  Status map(const ProcessToken& owner, const MemHandle& place, const AbortRecord& failures,
              WaitContext& wait_context, std::shared_ptr<PeerMapping>* out_mapping);
   // Drops the mappings of |owner|, whose objects may be gone.
   void forget(const ProcessToken& owner);
@@ -58,7 +60,7 @@ class RemoteMappingCache {
   // Returns in |*out_data| the address in this process of |size| bytes at |offset| from |place|.
   Status resolve(PeerMemory& memory, const ProcessToken& owner, bool same_process,
                  const MemHandle& place, uint32_t epoch, uint64_t offset, uint64_t size,
-                 const ControlSegment& segment, WaitContext& wait_context, const char** out_data);
+                 const AbortRecord& failures, WaitContext& wait_context, const char** out_data);
 
  private:
   struct Seen {

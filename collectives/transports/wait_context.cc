@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "collectives/transports/control_segment.h"
+#include "collectives/transports/abort_record.h"
 #include "core/stream.h"
 
 namespace keel {
@@ -26,7 +26,7 @@ Status WaitContext::given_up() const {
 }
 
 bool WaitContext::has_whole_failed() const {
-  return whole_segment_->failed();
+  return whole_failures_->failed();
 }
 
 }  // namespace keel

@@ -15,7 +15,7 @@
 
 namespace keel {
 
-class ControlSegment;
+class AbortRecord;
 
 // Wait context of one operation: waits end at the deadline or on cancellation. The clock starts
 // with the first wait that does not succeed at once: reading the clock costs 25 ns, as much as the
@@ -24,18 +24,18 @@ class WaitContext {
  public:
   WaitContext(int64_t timeout_ns, const std::atomic<bool>& cancelled)
       : timeout_ns_(timeout_ns), cancelled_(cancelled) {}
-  // Context for a part of |whole|'s operation among fewer ranks: also cancelled once |segment|, the
-  // segment of all ranks, has failed. |grace_ns|: the part may take so much longer.
-  WaitContext(WaitContext& whole, const ControlSegment& segment, int64_t grace_ns = 0)
+  // Context for a part of |whole|'s operation among fewer ranks: also cancelled once |failures|,
+  // the record of all ranks, holds a failure. |grace_ns|: the part may take so much longer.
+  WaitContext(WaitContext& whole, const AbortRecord& failures, int64_t grace_ns = 0)
       : timeout_ns_(whole.deadline().remaining_ns() + grace_ns),
         cancelled_(whole.cancelled_),
-        whole_segment_(&segment) {}
+        whole_failures_(&failures) {}
 
   // Whether the operation was cancelled, or keel_shutdown cuts off its thread. Waits check after
   // each slice.
   bool cancelled() const {
     return cancelled_.load(std::memory_order_relaxed) ||
-           (whole_segment_ != nullptr && has_whole_failed()) || insiders::are_cut_off();
+           (whole_failures_ != nullptr && has_whole_failed()) || insiders::are_cut_off();
   }
   // Returns the failure of a cancelled wait: KEEL_ABORTED.
   Status given_up() const;
@@ -80,7 +80,7 @@ class WaitContext {
 
   const int64_t timeout_ns_;
   const std::atomic<bool>& cancelled_;
-  const ControlSegment* whole_segment_ = nullptr;
+  const AbortRecord* whole_failures_ = nullptr;
   std::optional<Deadline> deadline_;
   uint32_t in_vain_ = 0;
 };
