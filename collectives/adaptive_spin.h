@@ -6,21 +6,21 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "collectives/transports/pause.h"
+#include "collectives/transports/wait_policy.h"
 
 namespace keel {
 
-// The budget is the possible gain, the cost of two thread switches, some 20 us, as in a competitive
-// spin lock: a call never costs more than twice the better choice (Karlin et al. 1991). A rank
-// whose calls always come first, because one thread calls for several ranks or because the rank has
-// less to do, would lose the budget each time: after each wait in vain the next waits are skipped,
-// twice as many as before. For one thread at a time.
+// The budget is the possible gain, the cost of two thread switches, as in a competitive spin lock:
+// a call never costs more than twice the better choice (Karlin et al. 1991). A rank whose calls
+// always come first, because one thread calls for several ranks or because the rank has less to do,
+// would lose the budget each time: after each wait in vain the next waits are skipped, twice as
+// many as before. Differs from SpinBudget, since half a spin of such a rank is as much in vain as a
+// whole one. For one thread at a time.
 class AdaptiveSpin {
  public:
-  explicit AdaptiveSpin(bool oversubscribed)
-      : most_(oversubscribed ? kOffers : pauses_in(kPauseNs)) {}
+  explicit AdaptiveSpin(const WaitPolicy& policy) : most_(policy.turns_before_worker()) {}
 
-  // Turns to wait in the next call: pauses, or yields of the core where ranks are oversubscribed.
+  // Turns of WaitPolicy::relax() to wait in the next call.
   uint32_t turns() const { return left_out_ == 0 ? most_ : 0; }
   // Records whether the peers came within the budget.
   void note(bool came) {
@@ -35,8 +35,6 @@ class AdaptiveSpin {
   }
 
  private:
-  static constexpr int64_t kPauseNs = 20'000;
-  static constexpr uint32_t kOffers = 100;  // of 200 ns, if no thread takes the core
   static constexpr uint32_t kMostLeftOut = 31;
 
   const uint32_t most_;

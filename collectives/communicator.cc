@@ -80,7 +80,7 @@ Communicator::Communicator(std::shared_ptr<Team> team, uint32_t rank, Ref<Device
       forbid_alias_(options.forbid_alias),
       recorder_(FlightRecorder::create({id(), this->rank(), world(), device_->name()})),
       timeout_ns_(options.timeout_ns),
-      spin_(context_.segment().oversubscribed()) {
+      spin_(context_.segment().wait_policy()) {
   context_.reduce_scatter_chunks = selection_.reduce_scatter_chunks();
   context_.make_staging();
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "collectives/deadlock_detector.h"
+#include "collectives/transports/wait_policy.h"
 #include "core/observer.h"
 
 namespace keel {
@@ -317,7 +318,7 @@ Status PointToPointTransfers::advance(Moving& moving, WaitContext& wait_context)
 // waits for up to a second first: that rank may still call, and show which rank is odd.
 void PointToPointTransfers::end_deadlock(Look* look) {
   if (look->next && !look->next->passed()) return;
-  look->next = Deadline::after(WaitContext::kSliceNs);
+  look->next = Deadline::after(WaitPolicy::kSliceNs);
   const DeadlockDetector deadlock(context_.team(), context_.rank(), context_.sequence);
   const std::vector<uint32_t> circle = deadlock.find();
   constexpr uint32_t kMostSeen = 50;  // about a second

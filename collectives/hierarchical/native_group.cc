@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "collectives/operation.h"
+#include "collectives/transports/wait_policy.h"
 #include "core/copy.h"
 #include "core/log.h"
 #include "core/observer.h"
@@ -64,7 +65,7 @@ class AsyncCommInit {
     const Deadline latest = Deadline::after(deadline.remaining_ns() + kSlackNs);
     std::unique_lock lock(mutex_);
     while (!is_over_ && !failures.failed() && !latest.passed()) {
-      over_.wait_for(lock, std::chrono::nanoseconds(WaitContext::kSliceNs));
+      over_.wait_for(lock, std::chrono::nanoseconds(WaitPolicy::kSliceNs));
     }
     if (is_over_) {
       const keel_status code = status_.code();
@@ -247,7 +248,7 @@ Status NativeGroup::run(const char* name, std::span<const Copy> copies,
 Status NativeGroup::await(const char* name, const Ref<EventRecord>& record,
                           const AbortRecord& failures, WaitContext& wait_context) {
   while (true) {
-    const int64_t slice = std::min(WaitContext::kSliceNs, wait_context.deadline().remaining_ns());
+    const int64_t slice = WaitPolicy::slice_ns(wait_context.deadline());
     const Status status = record->wait(Deadline::after(slice));
     const bool is_over = record->state() == EventRecord::State::kDone;
     if (is_over && status.ok()) return {};

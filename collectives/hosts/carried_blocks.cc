@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "collectives/reduce/reduce.h"
+#include "collectives/transports/wait_policy.h"
 #include "core/deadline.h"
 
 namespace keel {
@@ -430,7 +431,7 @@ void CarriedBlocks::settle() {
     });
   };
   while (!is_over(sends_) || !is_over(receives_)) {
-    if (!group_.wires().progress()) group_.wires().park(WaitContext::kSliceNs);
+    if (!group_.wires().progress()) group_.wires().park(WaitPolicy::kSliceNs);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "collectives/operation.h"
+#include "collectives/transports/wait_policy.h"
 
 namespace keel {
 
@@ -76,7 +77,7 @@ Status exchange_local_data(HostGroup& group, uint8_t collective, uint32_t lane, 
   }
   group.wires().cancel(status);
   while (!is_over()) {
-    if (!group.wires().progress()) group.wires().park(WaitContext::kSliceNs);
+    if (!group.wires().progress()) group.wires().park(WaitPolicy::kSliceNs);
   }
   return status;
 }

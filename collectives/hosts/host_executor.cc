@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "collectives/reduce/reduce.h"
+#include "collectives/transports/wait_policy.h"
 
 namespace keel {
 
@@ -233,7 +234,7 @@ void HostExecutor::settle() {
     return true;
   };
   while (!is_over()) {
-    if (!wires_.progress()) wires_.park(WaitContext::kSliceNs);
+    if (!wires_.progress()) wires_.park(WaitPolicy::kSliceNs);
   }
   buffers_.settle();
 }

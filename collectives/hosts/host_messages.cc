@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "collectives/transports/wait_policy.h"
+
 namespace keel {
 
 namespace {
@@ -168,7 +170,7 @@ void HostMessages::settle() {
     return false;
   };
   while (std::any_of(moving_.begin(), moving_.end(), is_posted)) {
-    if (!group_.wires().progress()) group_.wires().park(WaitContext::kSliceNs);
+    if (!group_.wires().progress()) group_.wires().park(WaitPolicy::kSliceNs);
   }
   for (Moving& moving : moving_) {
     if (moving.stage) moving.stage->settle();

@@ -3,7 +3,6 @@
 #ifndef KEEL_COLLECTIVES_HOSTS_WIRE_WAIT_H_
 #define KEEL_COLLECTIVES_HOSTS_WIRE_WAIT_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "collectives/hosts/poll_budget.h"
 #include "collectives/transports/abort_record.h"
 #include "collectives/transports/wait_context.h"
+#include "collectives/transports/wait_policy.h"
 #include "collectives/transports/wire.h"
 #include "core/status.h"
 
@@ -48,8 +48,7 @@ class WireWait {
       KEEL_RETURN_IF_ERROR(check());
       if (idle == 0) begin = PollBudget::Clock::now();
       if (++idle < polls_.polls()) continue;
-      wires_.park(
-          std::min<int64_t>(WaitContext::kSliceNs, wait_context_.deadline().remaining_ns()));
+      wires_.park(WaitPolicy::slice_ns(wait_context_.deadline()));
       if (session_.has_outlived_server()) session_.look_for(wires_.unconnected());
     }
     return {};

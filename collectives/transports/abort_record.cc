@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "collectives/transports/wait_context.h"
+#include "collectives/transports/wait_policy.h"
 #include "core/deadline.h"
 
 namespace keel {
@@ -54,8 +54,9 @@ void AbortRecord::abort_unmapped(const FileDescriptor& file, uint64_t offset,
 Status AbortRecord::status() const {
   uint32_t state = shared_->state.load(std::memory_order_acquire);
   if (state == 0) return {};
-  // The writer of the text takes less than a microsecond, unless it was preempted or killed.
-  const Deadline deadline = Deadline::after(WaitContext::kSliceNs);
+  // The writer of the text takes less than a microsecond, unless it was preempted or killed. Yields
+  // in both modes of WaitPolicy, since a preempted writer may need this core.
+  const Deadline deadline = Deadline::after(WaitPolicy::kSliceNs);
   while (state == 1 && !deadline.passed()) {
     sched_yield();
     state = shared_->state.load(std::memory_order_acquire);

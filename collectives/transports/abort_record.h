@@ -48,7 +48,7 @@ class AbortRecord {
   // Records |status| unless a failure is already recorded, and wakes all waiters.
   void abort(const Status& status);
   // The same for a process that could not map |file|, whose record is |offset| bytes from the
-  // start. Parked threads notice within WaitContext::kSliceNs.
+  // start. Parked threads notice within WaitPolicy::kSliceNs.
   static void abort_unmapped(const FileDescriptor& file, uint64_t offset, const Status& status);
   bool failed() const { return shared_->state.load(std::memory_order_seq_cst) != 0; }
   // Returns KEEL_OK, or the recorded failure.

@@ -88,18 +88,18 @@ static Type* at(void* memory, uint64_t offset) {
 ControlSegment::ControlSegment(void* memory, const Layout& layout)
     : header_(static_cast<Header*>(memory)),
       bytes_(layout.end),
-      oversubscribed_(header_->oversubscribed != 0),
+      wait_policy_(header_->oversubscribed != 0),
       failures_(header_->failure, at<AbortRecord::RankRecord>(memory, layout.absences),
                 layout.world,
                 WakeWords(header_->words, at<WakeWords::Word>(memory, layout.words), layout.world)),
       board_({&header_->board, at<OperationBoard::RankRecord>(memory, layout.board_ranks),
               at<OperationDescriptor>(memory, layout.descriptors),
               at<uint8_t>(memory, layout.eager), at<uint64_t>(memory, layout.layouts)},
-             layout.world, Waiter(failures_.words(), failures_, oversubscribed_)),
+             layout.world, Waiter(failures_.words(), failures_, wait_policy_)),
       messages_({at<PointToPointSlot>(memory, layout.slots), at<uint8_t>(memory, layout.buffers),
                  at<PointToPointProgress>(memory, layout.progress),
                  at<ProgressCounters>(memory, layout.counters)},
-                layout.world, Waiter(failures_.words(), failures_, oversubscribed_)),
+                layout.world, Waiter(failures_.words(), failures_, wait_policy_)),
       shrink_(header_->shrink, at<ShrinkSlot>(memory, layout.shrinks), layout.world) {}
 
 ControlSegment::~ControlSegment() {

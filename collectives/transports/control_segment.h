@@ -12,6 +12,7 @@
 #include "collectives/transports/abort_record.h"
 #include "collectives/transports/operation_board.h"
 #include "collectives/transports/point_to_point_slots.h"
+#include "collectives/transports/wait_policy.h"
 #include "core/status.h"
 
 namespace keel {
@@ -29,7 +30,7 @@ namespace keel {
 // the object. Thread-safe, within the limits of each part.
 class ControlSegment {
  public:
-  // Creates the memory of a segment for |world| ranks. |oversubscribed|: see WakeWords.
+  // Creates the memory of a segment for |world| ranks. |oversubscribed|: see WaitPolicy.
   static Status create(uint32_t world, bool oversubscribed, FileDescriptor* out_file);
   // Maps a segment that some process created; KEEL_INVALID_ARGUMENT if |file| is no segment.
   static Status map(const FileDescriptor& file, std::unique_ptr<ControlSegment>* out_segment);
@@ -41,7 +42,8 @@ class ControlSegment {
   ControlSegment& operator=(const ControlSegment&) = delete;
 
   uint32_t world() const { return board_.world(); }
-  bool oversubscribed() const { return oversubscribed_; }
+  const WaitPolicy& wait_policy() const { return wait_policy_; }
+  bool oversubscribed() const { return wait_policy_.oversubscribed(); }
   // Chunk size of the staging pipeline in bytes; rank 0 sets the value before the first barrier.
   uint64_t chunk_bytes() const;
   void set_chunk_bytes(uint64_t bytes);
@@ -70,7 +72,7 @@ class ControlSegment {
 
   Header* const header_;
   const uint64_t bytes_;
-  const bool oversubscribed_;
+  const WaitPolicy wait_policy_;
   AbortRecord failures_;
   OperationBoard board_;
   PointToPointSlots messages_;

@@ -24,7 +24,7 @@ constexpr bool kCanWakeLater = true;
 // ---- published ------------------------------------------------------------------
 
 bool OperationBoard::all_published(uint64_t sequence) const {
-  if (waiter_.oversubscribed()) {
+  if (waiter_.policy().oversubscribed()) {
     const auto target = static_cast<uint32_t>((sequence / kDescriptors + 1) * world_);
     return static_cast<int32_t>(words().published(sequence).load(std::memory_order_seq_cst) -
                                 target) >= 0;
@@ -39,14 +39,14 @@ bool OperationBoard::poll_descriptors(uint64_t sequence, uint32_t turns) const {
   for (uint32_t turn = 0; turn < turns; ++turn) {
     if (all_published(sequence)) return true;
     if (waiter_.ends_spin()) break;
-    waiter_.relax(turn);
+    waiter_.policy().relax(turn);
   }
   return all_published(sequence);
 }
 
 void OperationBoard::publish(uint32_t rank, uint64_t sequence) {
   descriptor(rank, sequence).sequence.store(sequence + 1, std::memory_order_seq_cst);
-  if (waiter_.oversubscribed()) {
+  if (waiter_.policy().oversubscribed()) {
     std::atomic<uint32_t>& count = words().published(sequence);
     const auto target = static_cast<uint32_t>((sequence / kDescriptors + 1) * world_);
     const bool is_last = count.fetch_add(1, std::memory_order_seq_cst) + 1 == target;
@@ -57,7 +57,7 @@ void OperationBoard::publish(uint32_t rank, uint64_t sequence) {
 }
 
 void OperationBoard::publish_ahead(uint32_t rank, uint64_t sequence) {
-  if (kCanWakeLater && !waiter_.oversubscribed()) {
+  if (kCanWakeLater && !waiter_.policy().oversubscribed()) {
     descriptor(rank, sequence).sequence.store(sequence + 1, std::memory_order_release);
   } else {
     publish(rank, sequence);
@@ -68,7 +68,7 @@ bool OperationBoard::poll_published(uint32_t rank, uint64_t sequence, uint32_t t
                                     uint64_t eager_bytes) {
   const bool are_there = poll_descriptors(sequence, turns);
   if constexpr (kCanWakeLater) {
-    if (waiter_.oversubscribed()) return are_there;
+    if (waiter_.policy().oversubscribed()) return are_there;
     if (are_there && eager_bytes > sizeof(OperationDescriptor::small)) {
       // All ranks are done with the operation before, whose eager buffer the next operation reuses,
       // most likely for as many bytes. Prefetching for write moves the lines out of the readers'
@@ -87,7 +87,7 @@ bool OperationBoard::poll_published(uint32_t rank, uint64_t sequence, uint32_t t
 Status OperationBoard::await_descriptors(uint64_t sequence, WaitContext& wait_context) {
   if (all_published(sequence)) return {};
   return waiter_.await(
-      waiter_.oversubscribed() ? words().published(sequence) : words().changes(),
+      waiter_.policy().oversubscribed() ? words().published(sequence) : words().changes(),
       [&] { return all_published(sequence); },
       [&](uint32_t rank) { return !has_published(rank, sequence); }, wait_context);
 }
@@ -189,7 +189,7 @@ bool OperationBoard::is_held(uint32_t rank, Fingerprint* out_print) const {
 
 void OperationBoard::arrive(uint32_t rank, uint64_t step) {
   memory_.ranks[rank].step.store(step, std::memory_order_seq_cst);
-  if (waiter_.oversubscribed()) {
+  if (waiter_.policy().oversubscribed()) {
     std::atomic<uint32_t>& count = words().arrived(step);
     const auto target = static_cast<uint32_t>((step / WakeWords::kSteps + 1) * world_);
     // Steps count from 1, so slot 0 starts with its second turn.
@@ -202,7 +202,7 @@ void OperationBoard::arrive(uint32_t rank, uint64_t step) {
 }
 
 bool OperationBoard::all_arrived(uint64_t step) const {
-  if (waiter_.oversubscribed()) {
+  if (waiter_.policy().oversubscribed()) {
     const auto target = static_cast<uint32_t>((step / WakeWords::kSteps + 1) * world_);
     const uint32_t now = words().arrived(step).load(std::memory_order_seq_cst) +
                          (step % WakeWords::kSteps == 0 ? world_ : 0);
@@ -217,7 +217,7 @@ bool OperationBoard::all_arrived(uint64_t step) const {
 Status OperationBoard::await_step(uint64_t step, WaitContext& wait_context) {
   if (all_arrived(step)) return {};
   return waiter_.await(
-      waiter_.oversubscribed() ? words().arrived(step) : words().changes(),
+      waiter_.policy().oversubscribed() ? words().arrived(step) : words().changes(),
       [&] { return all_arrived(step); }, [&](uint32_t rank) { return !has_arrived(rank, step); },
       wait_context);
 }

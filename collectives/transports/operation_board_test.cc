@@ -75,7 +75,7 @@ TEST_P(OperationBoardTest, ParkedRanksWakeAtDescriptorsRoomAndSteps) {
   const auto run = [&](uint32_t rank) {
     OperationBoard& board = segment->board();
     WaitContext wait_context(/*timeout_ns=*/60'000'000'000, never);
-    for (int wait = 0; wait < 100; ++wait) wait_context.note_spins(false);  // parks at once
+    for (int wait = 0; wait < 100; ++wait) wait_context.spin().note(false);  // parks at once
     uint64_t step = 0;
     for (uint64_t sequence = 0; sequence < 200; ++sequence) {
       ASSERT_TRUE(board.await_room(sequence, wait_context).ok());

@@ -46,7 +46,7 @@ TEST(PointToPointSlotsTest, ParkedRankWakesAtAChangeOfItsSlots) {
   const std::atomic<bool> never{false};
   const auto await = [&](uint32_t rank, const std::atomic<uint64_t>& word, uint64_t value) {
     WaitContext wait_context(/*timeout_ns=*/60'000'000'000, never);
-    for (int wait = 0; wait < 100; ++wait) wait_context.note_spins(false);
+    for (int wait = 0; wait < 100; ++wait) wait_context.spin().note(false);
     return messages.await(
         rank, [&] { return word.load(std::memory_order_acquire) == value; },
         [&](uint32_t peer) { return peer != rank; }, [] {}, wait_context);

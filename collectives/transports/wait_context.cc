@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/transports/wait_context.h"
 
-#include <algorithm>
-
 #include "collectives/transports/abort_record.h"
+#include "collectives/transports/wait_policy.h"
 #include "core/stream.h"
 
 namespace keel {
 
 Status WaitContext::wait_slice(const Ref<EventRecord>& record, bool* out_is_over) {
-  Status status = record->wait(Deadline::after(std::min(kSliceNs, deadline().remaining_ns())));
+  Status status = record->wait(Deadline::after(WaitPolicy::slice_ns(deadline())));
   *out_is_over = status.code() != KEEL_TIMED_OUT;
   if (*out_is_over) return status;
   // A record that failed at its own deadline also returns KEEL_TIMED_OUT; query() distinguishes it.

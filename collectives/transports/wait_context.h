@@ -3,11 +3,11 @@
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_WAIT_CONTEXT_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_WAIT_CONTEXT_H_
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
 
+#include "collectives/transports/spin_budget.h"
 #include "core/deadline.h"
 #include "core/event.h"
 #include "core/insiders.h"
@@ -45,16 +45,8 @@ class WaitContext {
     if (!deadline_) deadline_ = Deadline::after(timeout_ns_);
     return *deadline_;
   }
-  // Returns the spin budget before a wait parks, |most| at most. A wait that had to park halves the
-  // budget of the next wait, as where each step waits for a device; a wait that succeeded while
-  // spinning doubles it again.
-  uint32_t spins(uint32_t most) const { return most >> in_vain_; }
-  void note_spins(bool came) {
-    constexpr uint32_t kMostInVain = 16;
-    in_vain_ = came ? in_vain_ - std::min(in_vain_, 1u) : std::min(in_vain_ + 1, kMostInVain);
-  }
-  // Longest slice of a wait: waiters notice within one slice any change that wakes no thread.
-  static constexpr int64_t kSliceNs = 20'000'000;
+  // Spin budget of the operation's waits.
+  SpinBudget& spin() { return spin_; }
 
   // Waits for |record|, which may be work that the user holds behind a gate, until it ends, the
   // deadline passes, the operation is cancelled or |is_given_up|() returns true.
@@ -82,7 +74,7 @@ class WaitContext {
   const std::atomic<bool>& cancelled_;
   const AbortRecord* whole_failures_ = nullptr;
   std::optional<Deadline> deadline_;
-  uint32_t in_vain_ = 0;
+  SpinBudget spin_{/*most_halvings=*/16};
 };
 
 }  // namespace keel

@@ -3,14 +3,12 @@
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_WAITER_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_WAITER_H_
 
-#include <sched.h>
-
 #include <atomic>
 #include <cstdint>
 
 #include "collectives/transports/abort_record.h"
-#include "collectives/transports/pause.h"
 #include "collectives/transports/wait_context.h"
+#include "collectives/transports/wait_policy.h"
 #include "collectives/transports/wake_words.h"
 #include "core/status.h"
 
@@ -20,25 +18,16 @@ namespace keel {
 // words. Thread-safe.
 class Waiter {
  public:
-  Waiter(const WakeWords& words, AbortRecord& failures, bool oversubscribed);
+  Waiter(const WakeWords& words, AbortRecord& failures, const WaitPolicy& policy)
+      : words_(words), failures_(&failures), policy_(policy) {}
 
-  bool oversubscribed() const { return oversubscribed_; }
+  const WaitPolicy& policy() const { return policy_; }
   const WakeWords& words() const { return words_; }
   AbortRecord& failures() const { return *failures_; }
 
-  // Waits between two polls of a spinning wait; |turn| counts from 0.
-  void relax(uint32_t turn) const {
-    if (oversubscribed_) {
-      sched_yield();
-      return;
-    }
-    pause_core();
-    // Even with a core per rank, this thread may share its core with the thread it waits for.
-    if (turn % 256 == 255) sched_yield();
-  }
   // Whether a spinning wait parks at once, where the thread finds the failure. Oversubscribed: on
   // cores that other programs use too, 200 calls of sched_yield() may take seconds.
-  bool ends_spin() const { return oversubscribed_ && failures_->failed(); }
+  bool ends_spin() const { return policy_.oversubscribed() && failures_->failed(); }
 
   // Waits until |ready|() returns true, evaluated again after each wake-up of |word|. Fails if the
   // communicator fails, an awaited rank is absent, |wait_context| is cancelled or its deadline
@@ -60,23 +49,23 @@ class Waiter {
 
   WakeWords words_;
   AbortRecord* failures_;
-  uint32_t spins_;  // polls before a wait parks
-  bool oversubscribed_;
+  WaitPolicy policy_;
 };
 
 template <typename Ready, typename Missing, typename Look>
 Status Waiter::await(std::atomic<uint32_t>& word, const Ready& ready, const Missing& missing,
                      const Look& look, WaitContext& wait_context) const {
-  const uint32_t spins = wait_context.spins(spins_);
-  for (uint32_t turn = 0; turn < spins; ++turn) {
+  SpinBudget& spin = wait_context.spin();
+  const uint32_t turns = spin.turns(policy_.turns_before_park());
+  for (uint32_t turn = 0; turn < turns; ++turn) {
     if (ready()) {
-      wait_context.note_spins(true);
+      spin.note(true);
       return {};
     }
     if (ends_spin()) break;
-    relax(turn);
+    policy_.relax(turn);
   }
-  wait_context.note_spins(ready());
+  spin.note(ready());
   while (true) {
     const uint32_t seen = word.load(std::memory_order_acquire);
     words_.begin_sleep();

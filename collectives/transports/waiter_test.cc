@@ -35,7 +35,7 @@ class WaiterTest : public ::testing::TestWithParam<bool> {
   AbortRecord::Shared shared_failure_ = {};
   AbortRecord::RankRecord ranks_[kWorld] = {};
   AbortRecord failures_{shared_failure_, ranks_, kWorld, words_};
-  Waiter waiter_{words_, failures_, GetParam()};
+  Waiter waiter_{words_, failures_, WaitPolicy(GetParam())};
 };
 INSTANTIATE_TEST_SUITE_P(Modes, WaiterTest, ::testing::Bool(), [](const auto& info) {
   return info.param ? "Oversubscribed" : "Dedicated";

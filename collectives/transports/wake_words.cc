@@ -5,16 +5,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <climits>
 #include <ctime>
 
-#include "collectives/transports/wait_context.h"
+#include "collectives/transports/wait_policy.h"
 
 namespace keel {
 
 void WakeWords::park(std::atomic<uint32_t>& word, uint32_t seen, const Deadline& deadline) {
-  const int64_t slice = std::min(WaitContext::kSliceNs, deadline.remaining_ns());
+  const int64_t slice = WaitPolicy::slice_ns(deadline);
   const timespec timeout = {slice / 1'000'000'000, slice % 1'000'000'000};
   syscall(SYS_futex, &word, FUTEX_WAIT, seen, &timeout, nullptr, 0);
 }

@@ -10,11 +10,10 @@
 
 namespace keel {
 
-// Waits for all ranks work in one of two modes, chosen when the segment is created. Dedicated (a
-// core per rank): every rank has a flag, which its peers poll: one cache line transfer; a sleeper
-// sleeps on changes(). Oversubscribed (more ranks than cores): ranks increment a shared count, and
-// only the last rank wakes the sleepers: a wake-up costs 2 to 5 us, and flags would need one
-// wake-up per pair.
+// Waits for all ranks work in one of the two modes of WaitPolicy, chosen when the segment is
+// created. Dedicated: every rank has a flag, which its peers poll: one cache line transfer; a
+// sleeper sleeps on changes(). Oversubscribed: ranks increment a shared count, and only the last
+// rank wakes the sleepers: a wake-up costs 2 to 5 us, and flags would need one wake-up per pair.
 //
 // A view of shared memory, copied freely. Thread-safe.
 class WakeWords {
@@ -67,7 +66,7 @@ class WakeWords {
   }
 
   // Sleeps while |word| equals |seen|, until wake(|word|), until |deadline| or for one slice
-  // (WaitContext::kSliceNs) at most. futex(2), so the threads may be of any process.
+  // (WaitPolicy::kSliceNs) at most. futex(2), so the threads may be of any process.
   static void park(std::atomic<uint32_t>& word, uint32_t seen, const Deadline& deadline);
   static void wake(std::atomic<uint32_t>& word);
   // Wakes the threads that sleep on changes().

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collectives/transports/pause.h"
+#include "collectives/transports/wait_policy.h"
 
 #include <algorithm>
 #include <chrono>
 
 namespace keel {
+
+WaitPolicy::WaitPolicy(bool oversubscribed)
+    : oversubscribed_(oversubscribed),
+      turns_before_park_(oversubscribed ? 200 : pauses_in(50'000)),
+      turns_before_worker_(oversubscribed ? 100 : pauses_in(20'000)) {}
 
 // Uses the shortest of several measurements, since other threads may take the core meanwhile.
 static double ns_of_pause() {
@@ -13,7 +18,7 @@ static double ns_of_pause() {
   double shortest = 1e9;
   for (int time = 0; time < kTimes; ++time) {
     const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < kPauses; ++i) pause_core();
+    for (int i = 0; i < kPauses; ++i) WaitPolicy::pause();
     const std::chrono::duration<double, std::nano> passed =
         std::chrono::steady_clock::now() - begin;
     shortest = std::min(shortest, passed.count() / kPauses);
