@@ -48,7 +48,7 @@ class KeptScope {
 
 // Whether peers may run the operation within their calls, and wait for this rank.
 bool is_awaited(const Operation& operation) {
-  return operation.posted && operation.request.algorithm != Algorithm::kEager;
+  return operation.published && operation.request.algorithm != Algorithm::kEager;
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ void Communicator::give_up(const Status& why) {
   }
 }
 
-void Communicator::give_up_posted(const Status& why) {
+void Communicator::give_up_published(const Status& why) {
   give_up(why);
   await_end_of_use();
 }
@@ -366,7 +366,7 @@ Status Communicator::run(Operation& operation) {
   }
   if (ready.ok() && context_.failures().failed()) {
     // The call has shown the peers its buffer, which they may be reading.
-    if (operation.posted) await_end_of_use();
+    if (operation.published) await_end_of_use();
     return context_.failures().status();
   }
   if (ready.ok() && operation.ready) {
@@ -383,7 +383,7 @@ Status Communicator::run(Operation& operation) {
   }
   const KeptScope kept(context_, operation.allocations);
   if (hosts_) return hosts_->run(operation.request, ready, operation.entry, wait_context);
-  return runner_.run(operation.request, ready, operation.entry, wait_context, operation.posted,
+  return runner_.run(operation.request, ready, operation.entry, wait_context, operation.published,
                      operation.sides);
 }
 

@@ -227,7 +227,7 @@ class Communicator final : public GateOwner {
   // Aborts the communicator with |why| and the rank's name; works without free memory too.
   void give_up(const Status& why);
   // The same for an operation whose call has published its descriptor and returns |why|.
-  void give_up_posted(const Status& why);
+  void give_up_published(const Status& why);
   // Requires a failed communicator. Waits until neither copies of this rank nor peers in this
   // process use the memory of the operation, which becomes the caller's again.
   void await_end_of_use();
@@ -262,23 +262,24 @@ class Communicator final : public GateOwner {
                     const Endpoint& from);
   Status enqueue_locked(std::unique_lock<std::mutex>& lock, Request request,
                         const Ref<Stream>& stream);
-  // Progress made by the call with the operation.
+  // Result of the call's own part in the operation; the state is CallState.
   struct Begun {
     FlightRecorder::Entry* entry = nullptr;  // NULL: not recorded yet
-    std::optional<uint64_t> posted;          // sequence number, if published
+    std::optional<uint64_t> published;       // sequence number, if published
   };
-  bool begin_now(std::unique_lock<std::mutex>& lock, const Request& request,
-                 const Ref<Stream>& stream, Begun* out_begun, Sides* out_sides, Status* out_status);
-  // Runs an eager operation if the peers call soon; else returns false and sets |*out_begun|. Keeps
-  // |mutex_| throughout: to release and retake the mutex would cost a tenth of a small operation.
-  bool run_now(const Request& request, const EagerBuffers& buffers, Begun* out_begun);
+  CallState begin_now(std::unique_lock<std::mutex>& lock, const Request& request,
+                      const Ref<Stream>& stream, Begun* out_begun, Sides* out_sides,
+                      Status* out_status);
+  // Runs an eager operation if the peers call soon. Keeps |mutex_| throughout: to release and
+  // retake the mutex would cost a tenth of a small operation.
+  CallState run_now(const Request& request, const EagerBuffers& buffers, Begun* out_begun);
   // Same as run_now() for a recorded operation that is not eager; releases the lock once all ranks
   // have published the operation. From there on the calling thread waits for the peers, already at
   // work too, as the worker thread would. |*out_status|: whether a failure could be put on
   // |stream|.
-  bool run_now_unlocked(std::unique_lock<std::mutex>& lock, const Request& request,
-                        const Ref<Stream>& stream, Begun* begun, Sides* out_sides,
-                        Status* out_status);
+  CallState run_now_unlocked(std::unique_lock<std::mutex>& lock, const Request& request,
+                             const Ref<Stream>& stream, Begun* begun, Sides* out_sides,
+                             Status* out_status);
   // Fails |stream| in the way of an operation ending with |status|. May release |lock|.
   Status fail(std::unique_lock<std::mutex>& lock, keel_collective collective,
               const Ref<Stream>& stream, const Status& status);

@@ -1,5 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls of a rank: an operation runs within the call, or is left to the worker thread.
+//
+//                               a call
+//        +-------------------------+------------------+--------------------+
+//   as remembered:            any other:         not valid, or        a lone rank on
+//   try_fast_path()           enqueue()          no memory:           staged memory:
+//        |                         |             refuse()             copy_alone()
+//        +------------+------------+                  |                    |
+//                     v                               |                    v
+//                  CALLED -----------------------+    |               a copy on the stream
+//                     | its turn has come, it is | else
+//                     | short, and there is room |    |
+//                     | for the descriptor       |    |
+//                     v                          |    |
+//                 PUBLISHED ---------------------+    |
+//                     | all ranks publish the    | else
+//                     | same call within the     |    |
+//                     | turns of AdaptiveSpin    |    |
+//                     v                          v    v
+//            DONE, within the call             QUEUED, behind a closed gate of the stream
+//                                                | (a refused call: behind none)
+//                                                | run_next() on the worker thread, or, for a
+//                                                | thread that waits for the stream, in help()
+//                                                v
+//                                              RUNNING: run()
+//                                                | refused     publishes why, and waits until the
+//                                                |             peers have called
+//                                                | CALLED      waits for its buffers, publishes
+//                                                | PUBLISHED   goes on
+//                                                | Matches, then acts: an algorithm of Keel's or a
+//                                                | native library (Runner), messages between hosts
+//                                                | (HostRunner)
+//                                                v
+//                                              DONE: the last operation behind a gate opens it
+//
+// Only collectives of one host reach PUBLISHED within the call (may_run_now()). The calls of a
+// group come here when the group ends (GroupCall). A communicator that has failed, or that the rank
+// has left, returns the failure at once.
 #include <algorithm>
 #include <new>
 
@@ -119,14 +156,14 @@ Status Communicator::enqueue_locked(std::unique_lock<std::mutex>& lock, Request 
   Sides sides;
   try {
     Status status;
-    if (may_run_now(request, *stream) &&
-        begin_now(lock, request, stream, &begun, &sides, &status)) {
-      return status;
-    }
+    const CallState state = may_run_now(request, *stream)
+                                ? begin_now(lock, request, stream, &begun, &sides, &status)
+                                : CallState::kCalled;
+    if (state == CallState::kDone) return status;
   } catch (const std::bad_alloc&) {
-    if (begun.posted) {
+    if (begun.published) {
       FlightRecorder::finish(begun.entry, KEEL_OUT_OF_MEMORY);
-      give_up_posted(Status::no_memory());
+      give_up_published(Status::no_memory());
     } else {
       refuse_locked(std::move(request), begun.entry, Status::no_memory());
     }
@@ -135,9 +172,9 @@ Status Communicator::enqueue_locked(std::unique_lock<std::mutex>& lock, Request 
   return leave_locked(std::move(request), begun, sides, stream);
 }
 
-bool Communicator::begin_now(std::unique_lock<std::mutex>& lock, const Request& request,
-                             const Ref<Stream>& stream, Begun* out_begun, Sides* out_sides,
-                             Status* out_status) {
+CallState Communicator::begin_now(std::unique_lock<std::mutex>& lock, const Request& request,
+                                  const Ref<Stream>& stream, Begun* out_begun, Sides* out_sides,
+                                  Status* out_status) {
   if (request.algorithm != Algorithm::kEager) {
     out_begun->entry = record(request);
     return run_now_unlocked(lock, request, stream, out_begun, out_sides, out_status);
@@ -145,7 +182,7 @@ bool Communicator::begin_now(std::unique_lock<std::mutex>& lock, const Request& 
   if (request.reduction != KEEL_PREMUL_SUM && !request.called.is_set) {
     known_.remember(request, rank(), world());
   }
-  if (!runner_.make_sides(request, out_sides).ok()) return false;
+  if (!runner_.make_sides(request, out_sides).ok()) return CallState::kCalled;
   const EagerBuffers buffers = {out_sides->send.buffer.host, out_sides->receive.buffer.host,
                                 out_sides->send.bytes, out_sides->receive.bytes};
   return run_now(request, buffers, out_begun);
@@ -169,7 +206,7 @@ bool Communicator::try_fast_path(const CallArguments& arguments, const void* sen
   }
   ++calls_;
   Begun begun;
-  if (run_now(known->request, buffers, &begun)) [[likely]] {
+  if (run_now(known->request, buffers, &begun) == CallState::kDone) [[likely]] {
     return true;
   }
   Request request = known->request;
@@ -188,27 +225,27 @@ Status Communicator::leave_locked(Request request, const Begun& begun, const Sid
   Operation operation;
   Status held;
   try {
-    if (!begun.posted) operation.allocations.keep(device_->memory(), request);
+    if (!begun.published) operation.allocations.keep(device_->memory(), request);
   } catch (const std::bad_alloc&) {
     held = Status::no_memory();
   }
   if (held.ok()) held = hold_locked(request.collective, stream, &operation.ready);
   if (!held.ok()) {
-    if (!begun.posted) {
+    if (!begun.published) {
       refuse_locked(std::move(request), entry, held);
       return held;
     }
     FlightRecorder::finish(entry, held.code());
     // The peers have the descriptor of an operation without this rank's further part.
-    give_up_posted(held);
+    give_up_published(held);
     return held;
   }
   // The operation's turn had come: work put on the stream since then is not waited for.
-  if (begun.posted) operation.ready = {};
+  if (begun.published) operation.ready = {};
   ++hold_->pending;
   operation.hold = hold_;
   operation.entry = entry;
-  operation.posted = begun.posted;
+  operation.published = begun.published;
   operation.sides = sides;
   operation.timeout_ns = timeout_of_call();
   operation.request = std::move(request);
@@ -294,43 +331,45 @@ bool Communicator::is_short(const Request& request) const {
              kMostWithinCall;
 }
 
-bool Communicator::run_now(const Request& request, const EagerBuffers& buffers, Begun* out_begun) {
+CallState Communicator::run_now(const Request& request, const EagerBuffers& buffers,
+                                Begun* out_begun) {
   context_.call = calls_;
-  if (!runner_.publish_eager(request, buffers, &out_begun->posted)) return false;
+  if (!runner_.publish_eager(request, buffers, &out_begun->published)) return CallState::kCalled;
   // Runs while the descriptors of the ranks travel between cores.
   out_begun->entry = record(request);
   FlightRecorder::start_at_once(out_begun->entry);
-  const bool is_done = runner_.try_eager(request, buffers, *out_begun->posted, spin_.turns());
+  const bool is_done = runner_.try_eager(request, buffers, *out_begun->published, spin_.turns());
   spin_.note(is_done);
-  if (!is_done) return false;
+  if (!is_done) return CallState::kPublished;
   FlightRecorder::finish(out_begun->entry, KEEL_OK);
   ++operations_;
-  return true;
+  return CallState::kDone;
 }
 
-bool Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Request& request,
-                                    const Ref<Stream>& stream, Begun* begun, Sides* out_sides,
-                                    Status* out_status) {
+CallState Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Request& request,
+                                         const Ref<Stream>& stream, Begun* begun, Sides* out_sides,
+                                         Status* out_status) {
   // A thread with several ranks goes on to call for the next rank.
-  if (team().note_caller(rank())) return false;
+  if (team().note_caller(rank())) return CallState::kCalled;
   Sides& sides = *out_sides;
   WaitContext wait_context(timeout_of_call(), cancelled_);
   if (!runner_.make_sides(request, &sides).ok() ||
       !runner_.fetch_now(request, &sides, wait_context)) {
-    return false;
+    return CallState::kCalled;
   }
   context_.call = calls_;
-  if (!runner_.post_now(request, sides, &begun->posted)) return false;
+  if (!runner_.publish_now(request, sides, &begun->published)) return CallState::kCalled;
   FlightRecorder::start_at_once(begun->entry);
-  const bool is_matched = runner_.match_now(request, *begun->posted, spin_.turns());
+  const bool is_matched = runner_.match_now(request, *begun->published, spin_.turns());
   spin_.note(is_matched);
-  if (!is_matched) return false;
+  if (!is_matched) return CallState::kPublished;
   running_ = true;
   ++taken_;
   ++undecided_;
   lock.unlock();
-  const Status status = guarded(
-      [&] { return runner_.run(request, {}, begun->entry, wait_context, begun->posted, sides); });
+  const Status status = guarded([&] {
+    return runner_.run(request, {}, begun->entry, wait_context, begun->published, sides);
+  });
   FlightRecorder::finish(begun->entry, status.code());
   lock.lock();
   ++operations_;
@@ -340,7 +379,7 @@ bool Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Re
     if (!lock.owns_lock()) lock.lock();
   }
   stop_running(/*was_taken=*/true);
-  return true;
+  return CallState::kDone;
 }
 
 Status Communicator::fail(std::unique_lock<std::mutex>& lock, keel_collective collective,

@@ -32,14 +32,21 @@ struct HeldStream final : public RefCounted {
   Status status;  // first failure
 };
 
+// How far a rank's call has come, after its part within the call. Drawn in communicator_calls.cc.
+enum class CallState : uint8_t {
+  kCalled,     // nothing is published: all that is left is the worker thread's
+  kPublished,  // the peers read the descriptor: the worker thread matches and acts
+  kDone,       // no peer waits for the rank
+};
+
 struct Operation {
   Request request;
-  KeptAllocations allocations;  // around the request's buffers, unless |posted|
+  KeptAllocations allocations;  // around the request's buffers, unless |published|
   Ref<EventRecord> ready;       // empty: the buffers are ready when its turn comes
   Ref<HeldStream> hold;
   FlightRecorder::Entry* entry = nullptr;
-  std::optional<uint64_t> posted;  // sequence number, if the call itself has published it
-  Sides sides;                     // buffer locations published with |posted|
+  std::optional<uint64_t> published;  // sequence number, if the call itself has published it
+  Sides sides;                        // buffer locations published with |published|
   Status refused;     // not KEEL_OK: returned to the caller; the others are only informed
   uint64_t call = 0;  // number among the rank's calls
   // Set in place of a request: work of the ranks among themselves, on no stream.

@@ -216,7 +216,7 @@ class RankContext {
   std::vector<double> factors;
   // Returns the factor published by |peer|; 1 for a factor outside the dtype, never published by a
   // correct rank.
-  double posted_factor(uint32_t peer, const Request& request, uint64_t sequence) {
+  double published_factor(uint32_t peer, const Request& request, uint64_t sequence) {
     if (request.reduction != KEEL_PREMUL_SUM) return 1;
     const double factor = board().descriptor(peer, sequence).factor;
     return can_premultiply(request.dtype, factor) ? factor : 1;

@@ -12,10 +12,11 @@
 namespace keel {
 
 Status Runner::run(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
-                   WaitContext& wait_context, std::optional<uint64_t> posted, const Sides& sides) {
+                   WaitContext& wait_context, std::optional<uint64_t> published,
+                   const Sides& sides) {
   if (request.collective == KEEL_SEND_RECV)
     return run_messages(request, ready, entry, wait_context);
-  return run_collective(request, ready, entry, wait_context, posted, sides);
+  return run_collective(request, ready, entry, wait_context, published, sides);
 }
 
 Status Runner::refuse(const Request& request, const Status& why, FlightRecorder::Entry* entry,
@@ -65,25 +66,25 @@ bool Runner::fetch_now(const Request& request, Sides* sides, WaitContext& wait_c
   return sides->fetched;
 }
 
-bool Runner::post_now(const Request& request, const Sides& sides,
-                      std::optional<uint64_t>* out_posted) {
+bool Runner::publish_now(const Request& request, const Sides& sides,
+                         std::optional<uint64_t>* out_published) {
   const uint64_t sequence = context_.sequence;
   if (!context_.board().has_room(sequence)) return false;
   write_descriptor(request, sequence, {}, sides);
   context_.board().publish_ahead(context_.rank(), sequence);
   ++context_.sequence;
-  *out_posted = sequence;
+  *out_published = sequence;
   return true;
 }
 
-bool Runner::match_now(const Request& request, uint64_t posted, uint32_t turns,
+bool Runner::match_now(const Request& request, uint64_t published, uint32_t turns,
                        uint64_t eager_bytes) {
-  return context_.board().poll_published(context_.rank(), posted, turns, eager_bytes) &&
-         compare(posted, request.print, {}).ok();
+  return context_.board().poll_published(context_.rank(), published, turns, eager_bytes) &&
+         compare(published, request.print, {}).ok();
 }
 
 bool Runner::publish_eager(const Request& request, const EagerBuffers& buffers,
-                           std::optional<uint64_t>* out_posted) {
+                           std::optional<uint64_t>* out_published) {
   const uint64_t sequence = context_.sequence;
   if (!context_.board().has_room(sequence)) return false;
   if (buffers.send_bytes != 0) {
@@ -92,19 +93,19 @@ bool Runner::publish_eager(const Request& request, const EagerBuffers& buffers,
   write_descriptor_head(request, sequence, KEEL_OK, /*flags=*/0);
   context_.board().publish_ahead(context_.rank(), sequence);
   ++context_.sequence;
-  *out_posted = sequence;
+  *out_published = sequence;
   context_.count_in_place(buffers.send_bytes);
   return true;
 }
 
-bool Runner::try_eager(const Request& request, const EagerBuffers& buffers, uint64_t posted,
+bool Runner::try_eager(const Request& request, const EagerBuffers& buffers, uint64_t published,
                        uint32_t turns) {
-  if (!match_now(request, posted, turns, buffers.send_bytes)) return false;
+  if (!match_now(request, published, turns, buffers.send_bytes)) return false;
   if (buffers.receive_bytes != 0) {
-    compute_eager(context_, request, posted, buffers.receive);
+    compute_eager(context_, request, published, buffers.receive);
     context_.count_in_place(buffers.receive_bytes);
   }
-  context_.board().publish_done(context_.rank(), posted, context_.team().is_urgent());
+  context_.board().publish_done(context_.rank(), published, context_.team().is_urgent());
   return true;
 }
 
@@ -293,10 +294,10 @@ Status Runner::act_native(const Request& request, WaitContext& wait_context) {
 
 Status Runner::run_collective(const Request& request, const Status& ready,
                               FlightRecorder::Entry* entry, WaitContext& wait_context,
-                              std::optional<uint64_t> posted, const Sides& posted_sides) {
+                              std::optional<uint64_t> published, const Sides& published_sides) {
   OperationBoard& board = context_.board();
   const uint32_t rank = context_.rank();
-  const uint64_t sequence = posted ? *posted : context_.sequence++;
+  const uint64_t sequence = published ? *published : context_.sequence++;
   const bool native = is_native(request);
   const bool eager = !native && request.algorithm == Algorithm::kEager;
   const bool stepped = !native && is_stepped(request.algorithm);
@@ -316,19 +317,19 @@ Status Runner::run_collective(const Request& request, const Status& ready,
   Sides sides;
   Status able = ready;
   if (stepped) make_step_plan(request, rank, context_.world(), &plan_);
-  if (posted) {
-    sides = posted_sides;
+  if (published) {
+    sides = published_sides;
   } else if (able.ok() && !native) {
     able = make_sides(request, &sides);
   }
-  if (able.ok() && eager && !posted) {
+  if (able.ok() && eager && !published) {
     able = write_eager(context_, request, sequence, sides.send, wait_context);
   }
   DirectAlgorithm direct(context_, request, sequence, sides.send, sides.receive, wait_context);
   StepsAlgorithm steps(context_, request, sequence, sides.send, sides.receive, plan_, wait_context);
   if (able.ok() && !eager && !native) able = stepped ? steps.start() : direct.start(sides.fetched);
-  if (!posted) {
-    write_descriptor(request, sequence, able, sides, direct.post_flags());
+  if (!published) {
+    write_descriptor(request, sequence, able, sides, direct.descriptor_flags());
     board.publish(rank, sequence);
     FlightRecorder::start(entry);
   }

@@ -21,7 +21,7 @@ class Hierarchical;
 struct EagerBuffers;
 
 // A collective has three phases on every rank:
-//   post      publish the call and the places of the buffers (of small buffers, the data)
+//   publish   write the call and the places of the buffers (of small buffers, the data)
 //   match     wait until all ranks have published; compare the calls
 //   act       run the algorithm, or the native libraries of islands
 // A rank unable to take part publishes the reason, and its peers fail at once with the rank's name.
@@ -37,10 +37,10 @@ class Runner {
   bool is_native(const Request& request) const;
 
   // Blocks until |request| is complete or has failed. |ready|: KEEL_OK, or why the rank cannot take
-  // part. |posted|: the sequence number from post_now(), with |sides|, not looked up again: the
-  // caller may have freed the buffers since, effective when the operation completes.
+  // part. |published|: the sequence number from publish_now(), with |sides|, not looked up again:
+  // the caller may have freed the buffers since, effective when the operation completes.
   Status run(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
-             WaitContext& wait_context, std::optional<uint64_t> posted = {},
+             WaitContext& wait_context, std::optional<uint64_t> published = {},
              const Sides& sides = {});
 
   // Replaces run() for a call refused with |why|: publishes the refusal in its turn and waits until
@@ -52,19 +52,22 @@ class Runner {
   // Locates the buffers of |request|.
   Status make_sides(const Request& request, Sides* out_sides);
 
-  // Before post_now(): copies staged data on the calling thread, for the peers to read. Returns
+  // Before publish_now(): copies staged data on the calling thread, for the peers to read. Returns
   // false if only run() can do this.
   bool fetch_now(const Request& request, Sides* sides, WaitContext& wait_context);
   // Before run(), for a request whose buffers are ready and located in |sides| for all readers:
-  // publishes the request if there is room. A caller that gets true passes |*out_posted| to run().
-  bool post_now(const Request& request, const Sides& sides, std::optional<uint64_t>* out_posted);
-  // Whether all ranks have published the same call as |posted|, after |turns| polls.
-  bool match_now(const Request& request, uint64_t posted, uint32_t turns, uint64_t eager_bytes = 0);
+  // publishes the request if there is room. A caller that gets true passes |*out_published| to
+  // run().
+  bool publish_now(const Request& request, const Sides& sides,
+                   std::optional<uint64_t>* out_published);
+  // Whether all ranks have published the same call as |published|, after |turns| polls.
+  bool match_now(const Request& request, uint64_t published, uint32_t turns,
+                 uint64_t eager_bytes = 0);
   // Replace run() for an eager request on memory reachable by the host: publish_eager() publishes
   // the request, try_eager() completes it if all ranks have published.
   bool publish_eager(const Request& request, const EagerBuffers& buffers,
-                     std::optional<uint64_t>* out_posted);
-  bool try_eager(const Request& request, const EagerBuffers& buffers, uint64_t posted,
+                     std::optional<uint64_t>* out_published);
+  bool try_eager(const Request& request, const EagerBuffers& buffers, uint64_t published,
                  uint32_t turns);
 
  private:
@@ -75,8 +78,8 @@ class Runner {
   Status tell_refused(const std::vector<Transfer>& transfers, const Status& why,
                       FlightRecorder::Entry* entry, WaitContext& wait_context);
   Status run_collective(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
-                        WaitContext& wait_context, std::optional<uint64_t> posted,
-                        const Sides& posted_sides);
+                        WaitContext& wait_context, std::optional<uint64_t> published,
+                        const Sides& published_sides);
   // Fills the operation descriptor, without the data.
   OperationDescriptor& write_descriptor_head(const Request& request, uint64_t sequence,
                                              keel_status status, uint32_t flags);

@@ -361,7 +361,7 @@ Status DirectAlgorithm::reduce_round(uint64_t round) {
     const char* data = nullptr;
     KEEL_RETURN_IF_ERROR(source(peer, round, rank_, from, range, &data));
     context_.sources[peer] = data;
-    context_.factors[peer] = context_.posted_factor(peer, request_, sequence_);
+    context_.factors[peer] = context_.published_factor(peer, request_, sequence_);
   }
   const HostSpan span("host reduce", [&](AccessList& accesses) {
     if (!receive_.staged) {
@@ -393,7 +393,7 @@ Status DirectAlgorithm::share_round(uint64_t round) {
       const char* data = nullptr;
       KEEL_RETURN_IF_ERROR(source(peer, round, 0, whole, own, &data));
       context_.sources[peer] = data;
-      context_.factors[peer] = context_.posted_factor(peer, request_, sequence_);
+      context_.factors[peer] = context_.published_factor(peer, request_, sequence_);
     }
     char* const sums = target(round, 0, whole, own);
     if (receive_.staged && receive_.buffer.host != nullptr) {

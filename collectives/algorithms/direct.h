@@ -35,7 +35,9 @@ class DirectAlgorithm {
   // staged the chunks for this operation.
   Status start(bool is_fetched);
   // Flags of OperationDescriptor, after start().
-  uint32_t post_flags() const { return can_sum_pair_ ? OperationDescriptor::kSumsOnDevice : 0u; }
+  uint32_t descriptor_flags() const {
+    return can_sum_pair_ ? OperationDescriptor::kSumsOnDevice : 0u;
+  }
   // Runs the operation, after all ranks have published.
   Status run();
   // Whether the peers read the receive side, which then needs a place.

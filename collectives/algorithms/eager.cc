@@ -39,7 +39,7 @@ void compute_eager(RankContext& context, const Request& request, uint64_t sequen
     }
     if (request.reduction == KEEL_PREMUL_SUM) {
       for (uint32_t peer = 0; peer < world; ++peer) {
-        context.factors[peer] = context.posted_factor(peer, request, sequence);
+        context.factors[peer] = context.published_factor(peer, request, sequence);
       }
     }
     void* const destinations[] = {result};

@@ -34,7 +34,7 @@ Status run_one_shot(RankContext& context, const Request& request, uint64_t seque
                                            wait_context, &data));
     }
     context.sources[peer] = data;
-    context.factors[peer] = context.posted_factor(peer, request, sequence);
+    context.factors[peer] = context.published_factor(peer, request, sequence);
   }
   {
     const HostSpan span("host reduce", [&](AccessList& accesses) {
@@ -78,7 +78,7 @@ Status run_copying_one_shot(RankContext& context, const Request& request, uint64
   KEEL_RETURN_IF_ERROR(context.stage().prepare(/*device_copies=*/false));
   char* room = context.stage().out(0);
   for (uint32_t peer = 0; peer < context.world(); ++peer) {
-    context.factors[peer] = context.posted_factor(peer, request, sequence);
+    context.factors[peer] = context.published_factor(peer, request, sequence);
     context.sources[peer] = send.buffer.host;
     if (peer == context.rank()) continue;
     const OperationDescriptor& descriptor = context.board().descriptor(peer, sequence);

@@ -167,7 +167,7 @@ Status StepsAlgorithm::source(const StepSource& source, uint64_t round, const Ra
 double StepsAlgorithm::factor_of(const StepSource& source) {
   // Data outside a send buffer is already multiplied.
   if (source.buffer != StepBuffer::kSend) return 1;
-  return context_.posted_factor(source.rank, request_, sequence_);
+  return context_.published_factor(source.rank, request_, sequence_);
 }
 
 // ---- rounds ---------------------------------------------------------------------
