@@ -367,7 +367,8 @@ Status Communicator::run(Operation& operation) {
   if (ready.ok() && context_.failures().failed()) {
     // The call has shown the peers its buffer, which they may be reading.
     if (operation.published) await_end_of_use();
-    return context_.failures().status();
+    ready = context_.failures().status();
+    if (!hosts_) return ready;  // HostRunner adds which operation has failed
   }
   if (ready.ok() && operation.ready) {
     const AbortRecord& failures = context_.failures();
@@ -379,7 +380,10 @@ Status Communicator::run(Operation& operation) {
     if (ready.code() == KEEL_TIMED_OUT) {
       ready = failure(KEEL_TIMED_OUT, "what is before it on its stream was not over in time");
     }
-    if (context_.failures().failed()) return context_.failures().status();
+    if (context_.failures().failed()) {
+      ready = context_.failures().status();
+      if (!hosts_) return ready;
+    }
   }
   const KeptScope kept(context_, operation.allocations);
   if (hosts_) return hosts_->run(operation.request, ready, operation.entry, wait_context);

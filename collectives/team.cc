@@ -63,9 +63,11 @@ uint32_t core_count(const std::vector<PeerInfo>& peer_infos) {
   return time >= cores ? cores : std::max(1u, static_cast<uint32_t>(time));
 }
 
-// Name of a rank in the texts of remote processes.
-std::string name_elsewhere(uint32_t number, const PeerInfo& peer_info) {
-  return fmt::format("rank {} ({}, process {})", number, peer_info.device, peer_info.pid);
+// Name of a rank in the texts of remote processes, and of remote hosts unless |host| is empty.
+std::string name_elsewhere(uint32_t number, const PeerInfo& peer_info,
+                           const std::string& host = {}) {
+  return fmt::format("rank {} ({}, process {}{})", number, peer_info.device, peer_info.pid,
+                     host.empty() ? host : fmt::format(" on host '{}'", host));
 }
 
 }  // namespace
@@ -225,6 +227,9 @@ std::string Team::id() const {
 
 std::string Team::name(uint32_t rank) const {
   const PeerInfo& peer_info = peer_infos_[rank];
+  if (is_numbered_.load(std::memory_order_acquire) && !host_.empty()) {
+    return name_elsewhere(number(rank), peer_info, host_);
+  }
   if (here_[rank]) return fmt::format("rank {} ({})", number(rank), peer_info.device);
   return name_elsewhere(number(rank), peer_info);
 }
@@ -233,11 +238,12 @@ uint32_t Team::number(uint32_t rank) const {
   return is_numbered_.load(std::memory_order_acquire) ? numbers_[rank] : rank;
 }
 
-void Team::number_ranks(const std::vector<uint32_t>& numbers) {
+void Team::number_ranks(const std::vector<uint32_t>& numbers, const std::string& host) {
   // The first call in the process counts; a concurrent thread may already read the numbers.
   std::lock_guard lock(numbers_mutex_);
   if (is_numbered_.load(std::memory_order_relaxed)) return;
   numbers_ = numbers;
+  host_ = host;
   is_numbered_.store(true, std::memory_order_release);
 }
 

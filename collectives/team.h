@@ -69,7 +69,8 @@ class Team : public std::enable_shared_from_this<Team> {
   std::string name(uint32_t rank) const;
   // For a team working on behalf of a larger communicator: sets the |numbers| of the ranks in the
   // user's communicator, for name(). Call before the team is used; all ranks pass the same numbers.
-  void number_ranks(const std::vector<uint32_t>& numbers);
+  // |host|: name of this host, which name() then adds: ranks of other hosts read the texts too.
+  void number_ranks(const std::vector<uint32_t>& numbers, const std::string& host = {});
   // Returns the number of |rank| in the user's communicator.
   uint32_t number(uint32_t rank) const;
   // Lists the ranks for which |missing|(rank) is true: "rank 1 (cpu:0), rank 4 (cpu:0)".
@@ -139,6 +140,7 @@ class Team : public std::enable_shared_from_this<Team> {
   std::mutex numbers_mutex_;
   std::atomic<bool> is_numbered_{false};
   std::vector<uint32_t> numbers_;
+  std::string host_;
   bool is_local_ = true;
   std::vector<uint64_t> watches_;
   std::vector<uint64_t> lifelines_;

@@ -439,7 +439,7 @@ std::vector<uint32_t> CarriedBlocks::awaited() const {
   std::vector<uint32_t> ranks;
   for (const Messages* messages : {&receives_, &sends_}) {
     for (const Message& message : messages->all) {
-      if (message.is_posted && !message.request.is_done()) ranks.push_back(message.peer);
+      if (message.is_posted && !message.request.has_succeeded()) ranks.push_back(message.peer);
     }
   }
   std::sort(ranks.begin(), ranks.end());

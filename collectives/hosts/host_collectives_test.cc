@@ -13,8 +13,10 @@
 #include <fstream>
 #include <functional>
 #include <keel/keel.hpp>
+#include <keel/plugin_kit.hpp>
 #include <map>
 #include <memory>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -300,6 +302,29 @@ std::string until_failure(const Rank& self) {
   return "";
 }
 
+// All but rank 1 call, at the same time, what rank 1 never does.
+std::string without_rank_one(const Rank& self) {
+  constexpr uint64_t kCount = 100'000;
+  void* data = nullptr;
+  if (keel_alloc(self.device, KEEL_MEMORY_DEVICE, kCount * 4, &data) != KEEL_OK ||
+      keel_all_reduce(self.comm, data, data, 100, KEEL_INT32, KEEL_MAX, self.stream) != KEEL_OK ||
+      keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT) != KEEL_OK) {
+    return keel_last_error();
+  }
+  if (self.rank == 1) {
+    say("called");
+    hear();
+    return "killed too late";
+  }
+  keel_status status =
+      keel_all_reduce(self.comm, data, data, kCount, KEEL_INT32, KEEL_MAX, self.stream);
+  say("called");
+  if (status == KEEL_OK) status = keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT);
+  say(std::string(keel_status_name(status)) + " " + keel_last_error());
+  hear();  // the end of this process would be another failure
+  return "";
+}
+
 // The last rank reduces one element more than the others.
 std::string mismatch(const Rank& self) {
   void* data = nullptr;
@@ -398,6 +423,7 @@ int run_worker(const std::vector<std::string>& arguments) {
       {"interleaving", interleaving},
       {"product", product},
       {"without_rank_zero", without_rank_zero},
+      {"without_rank_one", without_rank_one},
       {"split_without_one", split_without_one}};
   keel_unique_id id = {};
   if (self.rank == 0) {
@@ -609,6 +635,27 @@ TEST_P(HostFailureTest, KilledRankIsNamedToAll) {
       EXPECT_SAYS("RANK_FAILED", line);
       EXPECT_SAYS("rank 1 (cpu:", line);
       EXPECT_EQ(job[rank].wait(), 0);
+    }
+  }
+}
+
+// Each survivor tells rank, host, and where in which operation it has waited.
+TEST_P(HostFailureTest, EverySurvivorNamesTheOperation) {
+  const std::regex wanted(
+      "RANK_FAILED.* all_reduce, operation 1, (over (tcp|ucx)( with ranks? [0-9, -]+)?|inside host "
+      "'[abc]'): rank 1 \\(cpu:0, process [0-9]+ on host '[ab]'\\) ");
+  for (const std::string hosts : {"aabb", "abab", "abc"}) {
+    Job job(hosts, "without_rank_one");
+    for (size_t rank = 0; rank < hosts.size(); ++rank) ASSERT_EQ(job[rank].read_line(), "called");
+    job[1].kill();
+    for (size_t rank = 0; rank < hosts.size(); ++rank) {
+      if (rank == 1) continue;
+      const std::string line = job[rank].read_line();
+      EXPECT_TRUE(std::regex_search(line, wanted)) << hosts << ", rank " << rank << ": " << line;
+      EXPECT_EQ(line.find("operation", line.find("operation") + 1), std::string::npos) << line;
+    }
+    for (size_t rank = 0; rank < hosts.size(); ++rank) {
+      if (rank != 1) job[rank].write_line("end");
     }
   }
 }

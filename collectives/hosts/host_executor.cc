@@ -244,7 +244,7 @@ std::vector<uint32_t> HostExecutor::awaited() const {
   for (const Slot& slot : slots_) {
     for (const auto* messages : {&slot.receives, &slot.sends}) {
       for (const Message& message : *messages) {
-        if (message.is_posted && !message.request.is_done()) ranks.push_back(message.peer);
+        if (message.is_posted && !message.request.has_succeeded()) ranks.push_back(message.peer);
       }
     }
   }

@@ -92,7 +92,7 @@ Status HostGroup::meet_inside(const Deadline& deadline) {
   const auto size = static_cast<uint32_t>(local.size());
   if (size == 1) {
     KEEL_RETURN_IF_ERROR(Team::create_local(std::move(peer_infos), &team_));
-    team_->number_ranks(local);
+    team_->number_ranks(local, host_name(host_));
     return {};
   }
   const std::string name =
@@ -119,7 +119,7 @@ Status HostGroup::meet_inside(const Deadline& deadline) {
   } while (attended.code() == KEEL_TIMED_OUT && !deadline.passed());
   KEEL_RETURN_IF_ERROR(attended);
   KEEL_RETURN_IF_ERROR(Team::join(rendezvous, local_rank_, &team_));
-  team_->number_ranks(local);
+  team_->number_ranks(local, host_name(host_));
   return {};
 }
 

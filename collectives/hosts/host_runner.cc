@@ -7,6 +7,7 @@
 #include <chrono>
 #include <map>
 
+#include "collectives/bootstrap/rank_list.h"
 #include "collectives/selection/table_source.h"
 
 namespace keel {
@@ -104,19 +105,17 @@ Status HostRunner::run(const Request& request, const Status& ready, FlightRecord
                        WaitContext& wait_context) {
   ++operations_;
   FlightRecorder::start(entry);
-  Status status = ready;
-  if (status.ok()) {
-    status = request.collective == KEEL_SEND_RECV ? run_messages(request, entry, wait_context)
-                                                  : run_collective(request, wait_context);
-  }
-  return status.ok() ? status : fail(request, status);
-}
-
-Status HostRunner::run_collective(const Request& request, WaitContext& wait_context) {
-  const auto begin = std::chrono::steady_clock::now();
-  by_lanes_ = lanes_.takes(request);
+  if (!ready.ok()) return fail(request, operations_ - 1, {}, ready);
   WireWait wait(group_->wires(), group_->job().session(), context_.failures(), polls_,
                 wait_context);
+  const Status status = request.collective == KEEL_SEND_RECV ? run_messages(request, entry, wait)
+                                                             : run_collective(request, wait);
+  return status.ok() ? status : fail(request, operations_ - 1, leg(wait), status);
+}
+
+Status HostRunner::run_collective(const Request& request, WireWait& wait) {
+  const auto begin = std::chrono::steady_clock::now();
+  by_lanes_ = lanes_.takes(request);
   KEEL_RETURN_IF_ERROR(by_lanes_ ? lanes_.run(request, wait) : run_flat(request, wait));
   tell(request, by_lanes_ ? lanes_.executor() : flat_, by_lanes_,
        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
@@ -132,7 +131,7 @@ Status HostRunner::run_flat(const Request& request, WireWait& wait) {
 }
 
 Status HostRunner::run_messages(const Request& request, FlightRecorder::Entry* entry,
-                                WaitContext& wait_context) {
+                                WireWait& wait) {
   for (const Transfer& transfer : request.transfers) {
     if (transfer.refused != KEEL_OK) {
       return failure(transfer.refused, "a message with rank {} was refused", transfer.peer);
@@ -153,11 +152,9 @@ Status HostRunner::run_messages(const Request& request, FlightRecorder::Entry* e
     inside.transfers.push_back(transfer);
     inside.transfers.back().peer = static_cast<uint32_t>(found - local.begin());
   }
-  WireWait wait(group_->wires(), group_->job().session(), context_.failures(), polls_,
-                wait_context);
   KEEL_RETURN_IF_ERROR(messages_.start(remote, wait));
   if (!inside.transfers.empty()) {
-    KEEL_RETURN_IF_ERROR(inner_.run(inside, {}, entry, wait_context));
+    KEEL_RETURN_IF_ERROR(inner_.run(inside, {}, entry, wait.context()));
   }
   KEEL_RETURN_IF_ERROR(messages_.finish(wait));
   const WireSet::Traffic traffic = group_->wires().traffic();
@@ -182,7 +179,7 @@ Status HostRunner::exchange(const SplitChoice& own, WaitContext& wait_context,
   }
   Request request;
   request.collective = kSplitCollective;
-  return fail(request, status);
+  return fail(request, *out_number, leg(between), status);
 }
 
 // ---- failures -------------------------------------------------------------------
@@ -210,16 +207,30 @@ std::string HostRunner::name_mismatch(const Request& request) const {
   return calls.size() == group_->world() ? check_fingerprints(prints).text() : text;
 }
 
-std::string HostRunner::name_awaited() const {
+std::vector<uint32_t> HostRunner::awaited() const {
   std::vector<uint32_t> ranks = messages_.awaited();
   for (const uint32_t rank : flat_.awaited()) ranks.push_back(rank);
   for (const uint32_t rank : all_to_all_.awaited()) ranks.push_back(rank);
   for (const uint32_t index : lanes_.executor().awaited()) {
     ranks.push_back(lanes_.rank_of(index));
   }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+std::string HostRunner::name_awaited() const {
   std::vector<std::string> names;
-  for (const uint32_t rank : ranks) names.push_back(group_->name(rank));
+  for (const uint32_t rank : awaited()) names.push_back(group_->name(rank));
   return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string HostRunner::leg(const WireWait& wait) const {
+  const std::vector<uint32_t> ranks = awaited();
+  if (!ranks.empty())
+    return fmt::format("over {} with {}", group_->wires().name(), rank_list(ranks));
+  return wait.has_failed() ? fmt::format("over {}", group_->wires().name())
+                           : fmt::format("inside host '{}'", group_->host_name(group_->host()));
 }
 
 Status HostRunner::find_cause(const Status& status) {
@@ -236,9 +247,10 @@ Status HostRunner::find_cause(const Status& status) {
   return wire.ok() ? status : group_->job().session().report(peer, wire);
 }
 
-Status HostRunner::fail(const Request& request, const Status& status) {
-  const auto prefix =
-      fmt::format("{}, operation {}: ", collective_name(request.collective), operations_ - 1);
+Status HostRunner::fail(const Request& request, uint64_t number, const std::string& leg,
+                        const Status& status) {
+  const auto operation =
+      fmt::format("{}, operation {}", collective_name(request.collective), number);
   const bool is_judged = !group_->job().session().failure().ok();
   Status cause = status;
   const std::string mismatch =
@@ -252,13 +264,17 @@ Status HostRunner::fail(const Request& request, const Status& status) {
   const bool names_others = cause.code() == KEEL_TIMED_OUT || cause.code() == KEEL_RANK_FAILED ||
                             cause.code() == KEEL_INVALID_ARGUMENT;
   if (is_first && !names_others) cause = cause.with_prefix(group_->name(group_->rank()) + ": ");
-  if (is_first) {
-    // The first cause in the job wins: this rank's, or the verdict that has just arrived.
-    group_->abort(cause.with_prefix(prefix));
-  } else {
+  // The cause that another rank has found in the same operation names the operation already.
+  const std::string_view text = cause.text();
+  if (!text.starts_with(operation + ",") && !text.starts_with(operation + ":")) {
+    cause = cause.with_prefix(operation + (leg.empty() ? ": " : ", " + leg + ": "));
+  }
+  if (is_judged) {
     group_->team()->abort(cause);  // the verdict may still be on its way to the team
-    // A part inside the host has failed, of which other hosts do not know.
-    if (!is_judged) group_->job().session().abort(cause);
+  } else {
+    // The first cause in the job wins. Of a part inside the host that has failed other hosts do not
+    // know.
+    group_->abort(cause);
   }
   group_->wires().cancel(cause);
   flat_.settle();
@@ -267,7 +283,7 @@ Status HostRunner::fail(const Request& request, const Status& status) {
   all_to_all_.settle();
   context_.stage().settle();
   context_.team().await_acts();
-  return cause.with_prefix(is_first ? prefix : std::string());
+  return cause;
 }
 
 // ---- statistics -----------------------------------------------------------------

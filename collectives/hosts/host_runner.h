@@ -68,15 +68,20 @@ class HostRunner {
   Algorithm choose(const Request& request, uint64_t bytes) const;
   // Writes members of the open JSON object for `keel perf --tune`, as explain_selection().
   void explain_choice(JsonWriter& json) const;
-  Status run_collective(const Request& request, WaitContext& wait_context);
-  Status run_messages(const Request& request, FlightRecorder::Entry* entry,
-                      WaitContext& wait_context);
+  Status run_collective(const Request& request, WireWait& wait);
+  Status run_messages(const Request& request, FlightRecorder::Entry* entry, WireWait& wait);
   // Ends the communicator with the cause of |status| and waits until no one touches the caller's
-  // memory. Returns the failure that all ranks get.
-  Status fail(const Request& request, const Status& status);
+  // memory. Returns the failure, which names the operation on every rank. |number|: of the call
+  // among those of its kind. |leg|: see leg(), or empty.
+  Status fail(const Request& request, uint64_t number, const std::string& leg,
+              const Status& status);
   Status find_cause(const Status& status);
   std::string name_mismatch(const Request& request) const;
+  // The ranks of other hosts that the operation still waited for when it failed, ascending.
+  std::vector<uint32_t> awaited() const;
   std::string name_awaited() const;
+  // Where the operation failed: "over tcp with ranks 2, 3" or "inside host 'b'".
+  std::string leg(const WireWait& wait) const;
   Status run_flat(const Request& request, WireWait& wait);
   // Requires the lock.
   void count(const WireSet::Traffic& traffic);

@@ -34,12 +34,15 @@ class WireWait {
         wait_context_(wait_context) {}
 
   WaitContext& context() { return wait_context_; }
+  // Whether the last until() has failed: the operation ended between hosts, not inside one.
+  bool has_failed() const { return is_waiting_; }
 
   // Returns KEEL_OK once |is_done|() is true. KEEL_TIMED_OUT names no rank.
   template <typename IsDone>
   Status until(const IsDone& is_done) {
     uint32_t idle = 0;
     PollBudget::Clock::time_point begin;
+    is_waiting_ = true;
     while (!is_done()) {
       if (wires_.progress()) {
         if (std::exchange(idle, 0) != 0) polls_.note_wait(begin);
@@ -51,6 +54,7 @@ class WireWait {
       wires_.park(WaitPolicy::slice_ns(wait_context_.deadline()));
       if (session_.has_outlived_server()) session_.look_for(wires_.unconnected());
     }
+    is_waiting_ = false;
     return {};
   }
 
@@ -68,6 +72,7 @@ class WireWait {
   const AbortRecord& failures_;
   PollBudget& polls_;
   WaitContext& wait_context_;
+  bool is_waiting_ = false;
 };
 
 }  // namespace keel

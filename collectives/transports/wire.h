@@ -44,6 +44,8 @@ class WireRequest {
   // KEEL_INVALID_ARGUMENT: the received message has another size than the memory; the memory is
   // undefined, the wire stays usable. Otherwise the failure of the wire.
   const Status& status() const { return status_; }
+  // False also once a failure of the wire has ended the request.
+  bool has_succeeded() const { return is_done() && status_.ok(); }
   // Whether a message has begun to arrive. A failure of the set may have any code, also
   // KEEL_INVALID_ARGUMENT, and ends requests without a message.
   bool has_message() const { return has_message_; }
