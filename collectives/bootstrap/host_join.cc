@@ -133,7 +133,8 @@ class Joining {
     KEEL_RETURN_IF_ERROR(handshake.on_challenge(message, &proof));
     KEEL_RETURN_IF_ERROR(dialog_.send(proof, limit));
     KEEL_RETURN_IF_ERROR(dialog_.receive(kMaxStrangerBytes, limit, &message));
-    return HandshakeInitiator::on_answer(message);
+    KEEL_RETURN_IF_ERROR(HandshakeInitiator::on_answer(message));
+    return dialog_.end_handshake();
   }
 
   // The wire port is on the interface that reaches the server, or on KEEL_INTERFACE.

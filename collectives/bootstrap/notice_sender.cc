@@ -38,6 +38,7 @@ Status NoticeSender::connect_locked(uint32_t rank) {
   int error = sockets::open(address.family(), SOCK_STREAM | SOCK_NONBLOCK, &socket);
   if (error == 0) {
     KEEL_RETURN_IF_ERROR(set_options(socket.get(), silence));
+    KEEL_RETURN_IF_ERROR(set_connect_limit(socket.get(), silence));
     error = sockets::connect(socket.get(), address);
   }
   if (error != 0 && error != EINPROGRESS) return connection_failure(error);

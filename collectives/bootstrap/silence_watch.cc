@@ -22,12 +22,6 @@ SilenceWatch::Acknowledgements SilenceWatch::read(int socket) {
   return {info.tcpi_unacked == 0, info.tcpi_last_ack_recv * kMillisecond};
 }
 
-int64_t SilenceWatch::limit_of(int socket) {
-  unsigned int limit = 0;
-  if (sockets::get_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit) != 0) return 0;
-  return limit * kMillisecond;
-}
-
 int64_t SilenceWatch::remaining_ns(int64_t now_ns, const Acknowledgements& acknowledgements) const {
   if (limit_ns_ == 0 || !sent_ns_ || acknowledgements.is_all_acknowledged) return INT64_MAX;
   const int64_t silent = std::min(now_ns - *sent_ns_, acknowledgements.since_last_ns);

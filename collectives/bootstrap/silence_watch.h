@@ -8,9 +8,10 @@
 
 namespace keel {
 
-// The kernel ends a connection TCP_USER_TIMEOUT after the first retransmission, which follows the
-// message by 0.2 s to more than a second, and by most where the hosts are busy. SilenceWatch counts
-// from the message. Not thread-safe.
+// The other host is silent if it has acknowledged nothing for a limit, and data is on the way. A
+// host that acknowledges, also that its process reads nothing, is not. The kernel's own limit
+// (TCP_USER_TIMEOUT) takes that for silence too, and counts from the first retransmission, 0.2 s to
+// more than a second after the message. Not thread-safe.
 class SilenceWatch {
  public:
   // The kernel's knowledge of a connection.
@@ -21,12 +22,12 @@ class SilenceWatch {
 
   // Returns the state of |socket|; all acknowledged if |socket| is no TCP connection.
   static Acknowledgements read(int socket);
-  // Returns TCP_USER_TIMEOUT of |socket| in nanoseconds; 0: none.
-  static int64_t limit_of(int socket);
 
+  // |limit_ns| 0: none.
   explicit SilenceWatch(int64_t limit_ns) : limit_ns_(limit_ns) {}
 
-  // Call before data is sent.
+  // Call before data is sent, or from time to time: data then counts from the next call after it
+  // was sent.
   void note_send(int64_t now_ns, const Acknowledgements& acknowledgements) {
     if (acknowledgements.is_all_acknowledged || !sent_ns_) sent_ns_ = now_ns;
   }
@@ -36,7 +37,7 @@ class SilenceWatch {
   int64_t remaining_ns(int64_t now_ns, const Acknowledgements& acknowledgements) const;
 
  private:
-  const int64_t limit_ns_;
+  int64_t limit_ns_;
   std::optional<int64_t> sent_ns_;  // of the oldest data that may lack an acknowledgement
 };
 

@@ -2,7 +2,11 @@
 #include "collectives/bootstrap/silence_watch.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "base/ipc/socket.h"
 #include "collectives/bootstrap/tcp_socket.h"
@@ -55,7 +59,7 @@ TEST(SilenceWatchTest, ConnectionWithoutLimitIsNeverSilent) {
   EXPECT_EQ(watch.remaining_ns(3600 * kSecond, none_for(3600 * kSecond)), INT64_MAX);
 }
 
-TEST(SilenceWatchTest, KernelTellsLimitAndAcknowledgements) {
+TEST(SilenceWatchTest, KernelTellsAcknowledgements) {
   SocketAddress address;
   SocketAddress bound;
   FileDescriptor listening;
@@ -65,7 +69,6 @@ TEST(SilenceWatchTest, KernelTellsLimitAndAcknowledgements) {
   ASSERT_EQ(sockets::open(AF_INET, SOCK_STREAM, &socket), 0);
   ASSERT_TRUE(set_options(socket.get(), /*silence=*/1234).ok());
   ASSERT_EQ(sockets::connect(socket.get(), bound), 0);
-  EXPECT_EQ(SilenceWatch::limit_of(socket.get()), 1'234'000'000);
   ASSERT_EQ(sockets::send(socket.get(), "x", 1), 1);
   // The other side's kernel acknowledges although no process reads.
   for (int i = 0; i < 10'000 && !SilenceWatch::read(socket.get()).is_all_acknowledged; ++i) {
@@ -73,6 +76,25 @@ TEST(SilenceWatchTest, KernelTellsLimitAndAcknowledgements) {
   }
   EXPECT_TRUE(SilenceWatch::read(socket.get()).is_all_acknowledged);
   EXPECT_TRUE(SilenceWatch::read(-1).is_all_acknowledged);
+}
+
+// One lost probe ends an idle connection that has TCP_USER_TIMEOUT.
+TEST(SilenceWatchTest, IdleConnectionOutlivesLostProbes) {
+  FileDescriptor socket;
+  ASSERT_EQ(sockets::open(AF_INET, SOCK_STREAM, &socket), 0);
+  const auto option = [&](int name) {
+    int value = -1;
+    EXPECT_EQ(sockets::get_option(socket.get(), IPPROTO_TCP, name, &value), 0);
+    return value;
+  };
+  for (const uint32_t silence : {500, 1800, 3'600'000}) {
+    ASSERT_TRUE(set_options(socket.get(), silence).ok());
+    EXPECT_EQ(option(TCP_USER_TIMEOUT), 0);
+    EXPECT_EQ(option(TCP_KEEPCNT), 9);
+    EXPECT_GE(option(TCP_KEEPINTVL) * 9 * 1000, std::min(static_cast<int>(silence), 9000));
+  }
+  ASSERT_TRUE(set_connect_limit(socket.get(), 700).ok());
+  EXPECT_EQ(option(TCP_USER_TIMEOUT), 700);
 }
 
 }  // namespace

@@ -21,13 +21,16 @@ int64_t now_ns() {
   return std::chrono::nanoseconds(Deadline::Clock::now().time_since_epoch()).count();
 }
 
+// 0: none, with a setting that the process has refused before.
+int64_t silence_ns() {
+  uint32_t limit = 0;
+  return silence_ms(&limit).ok() ? limit * int64_t{1'000'000} : 0;
+}
+
 }  // namespace
 
 TcpChannel::TcpChannel(int socket, size_t limit, Callbacks callbacks)
-    : socket_(socket),
-      silence_(SilenceWatch::limit_of(socket)),
-      limit_(limit),
-      callbacks_(std::move(callbacks)) {}
+    : socket_(socket), silence_(silence_ns()), limit_(limit), callbacks_(std::move(callbacks)) {}
 
 Status TcpChannel::open(FileDescriptor socket, size_t limit, Callbacks callbacks,
                         std::shared_ptr<TcpChannel>* out_channel) {

@@ -40,7 +40,7 @@ class TcpChannel : public std::enable_shared_from_this<TcpChannel> {
   // Calls on_deadline once after |deadline|; nullopt: not.
   void set_deadline(std::optional<Deadline> deadline);
   // For use in on_deadline: sends |message|, and calls on_deadline again after |interval_ns| or
-  // sooner. Ends the channel if the other host has acknowledged nothing for TCP_USER_TIMEOUT: see
+  // sooner. Ends the channel if the other host has acknowledged nothing for silence_ms(): see
   // SilenceWatch.
   void keep_alive(const Bytes& message, int64_t interval_ns);
   void set_limit(size_t limit);

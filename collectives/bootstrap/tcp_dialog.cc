@@ -37,6 +37,7 @@ Status TcpDialog::connect(const SocketAddress& address, uint32_t silence,
   int error = sockets::open(address.family(), SOCK_STREAM | SOCK_NONBLOCK, &socket_);
   if (error != 0) return system_failure(error, "a TCP socket");
   KEEL_RETURN_IF_ERROR(set_options(socket_.get(), silence));
+  KEEL_RETURN_IF_ERROR(set_connect_limit(socket_.get(), silence));
   error = sockets::connect(socket_.get(), address);
   if (error == EINPROGRESS) {
     KEEL_RETURN_IF_ERROR(wait(POLLOUT, deadline));

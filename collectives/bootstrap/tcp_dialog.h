@@ -29,7 +29,10 @@ class TcpDialog {
   // Whether bytes, or the end, can be read before |deadline|.
   Status wait_readable(const Deadline& deadline);
   int get() const { return socket_.get(); }
-  FileDescriptor take() { return std::move(socket_); }
+  // The connection is made: from now on an idle or slow one ends by set_options() alone.
+  Status end_handshake() { return set_connect_limit(socket_.get(), 0); }
+  // Ends the handshake, and gives the connection away. Empty after a failure.
+  FileDescriptor take() { return end_handshake().ok() ? std::move(socket_) : FileDescriptor(); }
 
  private:
   Status wait(short events, const Deadline& deadline);

@@ -23,13 +23,20 @@ bool names_loopback(const std::string& host);
 // SocketAddress::of_interface(): KEEL_NOT_FOUND.
 Status interface_address(const std::string& name, SocketAddress* out_address);
 
-// Time without an acknowledgement after which the kernel ends a connection: KEEL_TCP_SILENCE_MS,
+// Time without an acknowledgement after which a connection counts as broken: KEEL_TCP_SILENCE_MS,
 // 1800 unless set. KEEL_INVALID_ARGUMENT, naming the variable, unless 500 to 3600000.
 Status silence_ms(uint32_t* out_ms);
-// No delay of small segments; keepalive and TCP_USER_TIMEOUT of |silence| ms: a peer whose host
-// does not acknowledge is an error of the socket, without a thread here that watches the time. A
-// peer that is stopped or busy still acknowledges.
+// No delay of small segments, and keepalive: the kernel ends an idle connection whose host answers
+// none of nine probes in a row, which take |silence| ms or nine seconds. Of connections with data
+// on the way, SilenceWatch knows.
+//
+// TCP_USER_TIMEOUT would do both, and accuses hosts that are well: one lost probe ends an idle
+// connection, and a peer that acknowledges, but whose process does not read, ends a connection
+// whose window is full.
 Status set_options(int socket, uint32_t silence);
+// While a connection is made: the kernel ends it if the other host acknowledges nothing for |ms|. 0
+// ends that.
+Status set_connect_limit(int socket, uint32_t ms);
 
 // Listens at |address|; port 0: a free port, or one of KEEL_PORTS=FIRST-LAST where set.
 // KEEL_ALREADY_EXISTS when the port is taken, KEEL_NOT_FOUND for an address of another host.

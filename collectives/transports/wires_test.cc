@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The promises of wire.h, by each wire.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <memory>
@@ -92,6 +96,19 @@ class WiresTest : public testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(Wires, WiresTest, testing::Values("tcp", "ucx"),
                          [](const auto& each) { return std::string(each.param); });
 
+// Of this process's connections: how often the kernel has asked a full window in a row, and the
+// other side has answered.
+uint32_t full_window_probes() {
+  uint32_t most = 0;
+  for (int descriptor = 0; descriptor < 256; ++descriptor) {
+    tcp_info info = {};
+    socklen_t size = sizeof(info);
+    if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) continue;
+    if (info.tcpi_unacked == 0) most = std::max<uint32_t>(most, info.tcpi_backoff);
+  }
+  return most;
+}
+
 // Moves both ends until all |requests| are done, in one thread.
 bool finish(std::vector<WireSet*> sets, const std::vector<const WireRequest*>& requests) {
   const Deadline deadline = Deadline::after(kTestTimeoutNs);
@@ -119,6 +136,32 @@ constexpr size_t kLargest = size_t{4} << 20;
 #else
 constexpr size_t kLargest = size_t{64} << 20;
 #endif
+
+// Its window is full for three times KEEL_TCP_SILENCE_MS, while its kernel acknowledges.
+TEST(TcpWiresTest, PeerThatReadsLateIsNotAccused) {
+  setenv("KEEL_TCP_SILENCE_MS", "500", 1);
+  Job job("tcp", 2);
+  const auto low = job.open(0);
+  const auto high = job.open(1);
+  unsetenv("KEEL_TCP_SILENCE_MS");
+  std::vector<uint8_t> sent = pattern(32 << 20, 7);
+  std::vector<uint8_t> received(sent.size());
+  WireRequest send;
+  send.set_memory(sent.data(), sent.size());
+  high->post_send(0, 0, send);
+  const Deadline deadline = Deadline::after(kTestTimeoutNs);
+  while (full_window_probes() < 3 && !send.is_done() && !deadline.passed()) {
+    if (!high->progress()) high->park(10'000'000);
+  }
+  ASSERT_FALSE(send.is_done()) << send.status().text();
+  WireRequest receive;
+  receive.set_memory(received.data(), received.size());
+  low->post_receive(1, 0, receive);
+  ASSERT_TRUE(finish({low.get(), high.get()}, {&send, &receive}));
+  EXPECT_TRUE(send.status().ok()) << send.status().text();
+  EXPECT_TRUE(receive.status().ok()) << receive.status().text();
+  EXPECT_EQ(received, sent);
+}
 
 TEST_P(WiresTest, MessagesOfEverySizeArriveInBothDirections) {
   Job job(GetParam(), 2);

@@ -36,6 +36,16 @@ size_t append(std::span<const iovec> pieces, uint64_t skip, iovec* out, size_t c
 void TcpLane::attach(FileDescriptor socket) {
   socket_ = std::move(socket);
   staging_ = std::make_unique<uint8_t[]>(kStagingBytes);
+  uint32_t limit = 0;
+  if (silence_ms(&limit).ok()) silence_ = SilenceWatch(kSilences * limit * 1'000'000);
+}
+
+Status TcpLane::look_for_silence(int64_t now_ns) {
+  if (!socket_) return {};
+  const SilenceWatch::Acknowledgements acknowledgements = SilenceWatch::read(socket_.get());
+  silence_.note_send(now_ns, acknowledgements);
+  if (silence_.remaining_ns(now_ns, acknowledgements) != 0) return {};
+  return connection_failure(ETIMEDOUT);
 }
 
 void TcpLane::post_send(WireRequest& request) {

@@ -3,6 +3,7 @@
 
 #include <sys/epoll.h>
 
+#include <chrono>
 #include <set>
 #include <utility>
 
@@ -138,6 +139,20 @@ void TcpWires::park(int64_t timeout_ns) {
   if (has_news()) return;
   std::array<epoll_event, 64> events;
   wait(timeout_ns, events);
+  look_for_silence();
+}
+
+void TcpWires::look_for_silence() {
+  constexpr int64_t kLookNs = 100'000'000;
+  if (is_failed_ || !next_look_.passed()) return;
+  next_look_ = Deadline::after(kLookNs);
+  const int64_t now = std::chrono::nanoseconds(Deadline::Clock::now().time_since_epoch()).count();
+  for (TcpLane* const lane : active_) {
+    const Status status = lane->look_for_silence(now);
+    if (status.ok()) continue;
+    fail(status.with_prefix(peer_name(lane->peer()) + ": "), lane->peer());
+    return;
+  }
 }
 
 std::vector<uint32_t> TcpWires::unconnected() const {

@@ -41,11 +41,14 @@ class TcpWires final : public HubWires {
   void activate(TcpLane& lane);
   Status attach(TcpLane& lane, FileDescriptor socket);
   void take_news();
+  // Looks whether the hosts of active lanes acknowledge, ten times a second.
+  void look_for_silence();
   void fail(const Status& why, uint32_t peer);
 
   std::vector<std::array<std::unique_ptr<TcpLane>, kLanes>> lanes_;  // by peer
   std::vector<TcpLane*> active_;  // lanes with posted requests, in the order of the posts
   Traffic traffic_;
+  Deadline next_look_ = Deadline::after(0);
   bool is_failed_ = false;  // the requests have been ended; of the owning thread
 };
 

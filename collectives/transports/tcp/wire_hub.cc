@@ -198,7 +198,7 @@ Status WireHub::connect(uint32_t peer, uint32_t lane, uint64_t context,
     bool may_pass = false;
     const Status status = try_connect(table_->ranks.at(peer), lane, context, cancelled, deadline,
                                       out_socket, &may_pass);
-    if (status.ok() || !may_pass || deadline.passed()) return status;
+    if (status.ok() || !may_pass || deadline.passed() || cancelled.load()) return status;
     std::this_thread::sleep_for(kPause);
   }
 }
@@ -211,6 +211,8 @@ Status WireHub::try_connect(const HostRank& other, uint32_t lane, uint64_t conte
   TcpDialog dialog(&cancelled);
   const Status connected = dialog.connect(address, silence_, deadline);
   if (connected.code() == KEEL_UNAVAILABLE) return {KEEL_RANK_FAILED, connected.text()};
+  // Two lost packets are enough for that: the kernel repeats the first one after a second.
+  *out_may_pass = connected.code() == KEEL_RANK_FAILED;
   KEEL_RETURN_IF_ERROR(connected);
   const Status status = greet(dialog,
                               {.purpose = Opening::Purpose::kWire,
