@@ -267,6 +267,40 @@ std::string unequal_lanes(const Rank& self) {
   return explained.find("\"lanes\": 2") == std::string::npos ? explained : "";
 }
 
+// Two ranks a host: each byte of a rank's block crosses once from each other host, and all types
+// and reductions have the bits of the serial reference.
+std::string reduce_scatter_lanes(const Rank& self) {
+  Case scenario;
+  scenario.operation = keel::testing::Operation::kReduceScatter;
+  scenario.world = self.world;
+  scenario.staged = self.staged;
+  for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
+    scenario.dtype = dtype;
+    const uint64_t element = keel::kit::dtype_size(dtype);
+    for (const keel_reduction reduction : {KEEL_SUM, KEEL_MAX, KEEL_AVG, KEEL_PREMUL_SUM}) {
+      scenario.reduction = reduction;
+      scenario.count = 9001;
+      scenario.in_place = !scenario.in_place;
+      ++scenario.seed;
+      const Reference reference(scenario, self.rank);
+      const uint64_t before = wire_sent(self.comm, "wire_bytes");
+      std::string problem =
+          keel::testing::run_case(reference, self.rank, self.device, self.comm, self.stream);
+      const uint64_t sent = wire_sent(self.comm, "wire_bytes") - before;
+      // Flat, a rank sends to all others, also those of its own host.
+      const bool is_flat = dtype >= KEEL_FLOAT8_E4M3FN && reduction != KEEL_MAX;
+      const uint64_t blocks = is_flat ? self.world - 1 : self.world / 2 - 1;
+      const uint64_t wanted = blocks * scenario.count * element;
+      if (problem.empty() && sent != wanted) {
+        problem = scenario.describe() + ": sent " + std::to_string(sent) + " bytes, not " +
+                  std::to_string(wanted);
+      }
+      if (!problem.empty()) return problem;
+    }
+  }
+  return "";
+}
+
 // Enough large all_reduces for an exchange of rates: whatever the ranks have measured, the
 // bits stay.
 std::string measured_shares(const Rank& self) {
@@ -417,6 +451,7 @@ int run_worker(const std::vector<std::string>& arguments) {
       {"lane_shares", lane_shares},
       {"measured_shares", measured_shares},
       {"unequal_lanes", unequal_lanes},
+      {"reduce_scatter_lanes", reduce_scatter_lanes},
       {"until_failure", until_failure},
       {"abort", abort_it},
       {"mismatch", mismatch},
@@ -539,6 +574,13 @@ TEST_P(HostsTest, MeasuredSharesKeepTheBits) {
 
 TEST_P(HostsTest, SmallestHostDecidesTheNumberOfLanes) {
   Job("aabba", "unequal_lanes").expect_success();
+}
+
+TEST_P(HostsTest, ReduceScatterSendsEachBlockOnceFromEachHost) {
+  Job("abab", "reduce_scatter_lanes").expect_success();
+  Job("aabb", "reduce_scatter_lanes", "cpu", /*staged=*/true).expect_success();
+  Job("abcbca", "reduce_scatter_lanes").expect_success();
+  Job("aabbccdd", "reduce_scatter_lanes").expect_success();
 }
 
 TEST_P(HostsTest, UnequalHostsMatchReference) {

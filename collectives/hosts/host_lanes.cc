@@ -54,7 +54,8 @@ HostLanes::HostLanes(RankContext& context, Runner& inner, const Selection& selec
       size_(lanes_of(group)),
       lane_(lane_of(group)),
       executor_(context, group.wires(), ranks_of(group, lane_), wires_of(group, lane_)),
-      meter_(size_, group.agreement().lane_shares) {}
+      meter_(size_, group.agreement().lane_shares),
+      scratch_(context, group.agreement().chunk_bytes) {}
 
 bool HostLanes::takes(const Request& request) const {
   if (size_ == 0) return false;
@@ -64,19 +65,20 @@ bool HostLanes::takes(const Request& request) const {
   const bool is_large =
       request.count * request.element() >= kLeastBytes || group_.world() > kMostPairs;
   const bool are_even = group_.ranks_per_host() != 0;
+  // 8-bit floats, of 2 or 3 bits, lose too much where a host's sum is rounded before the total is.
+  const bool is_rough = request.element() == 1 && loses_by_parts(request.dtype, request.reduction);
   switch (request.collective) {
     case KEEL_ALL_REDUCE:
-      // The sums of hosts with 3 ranks and with 1 differ in what rounding takes off: of 8-bit
-      // floats, with 2 or 3 bits, too much.
-      if (!are_even && request.element() == 1 && loses_by_parts(request.dtype, request.reduction)) {
-        return false;
-      }
-      return is_large;
+      // The sums of hosts with 3 ranks and with 1 differ in what rounding takes off.
+      return is_large && (are_even || !is_rough);
     case KEEL_BROADCAST:
       return is_large;
     case KEEL_ALL_GATHER:
       // Each rank carries its own data, so each needs a lane.
       return is_large && are_even;
+    case KEEL_REDUCE_SCATTER:
+      // Each rank carries the sums that it is to get.
+      return is_large && are_even && !is_rough;
     case KEEL_BARRIER:
       return true;
     default:
@@ -90,6 +92,8 @@ Status HostLanes::run(const Request& request, WireWait& wait) {
       return all_reduce(request, wait);
     case KEEL_ALL_GATHER:
       return all_gather(request, wait);
+    case KEEL_REDUCE_SCATTER:
+      return reduce_scatter(request, wait);
     case KEEL_BROADCAST:
       return broadcast(request, wait);
     default:
@@ -195,6 +199,46 @@ Status HostLanes::all_gather(const Request& request, WireWait& wait) {
     inside.send = at(request.receive, piece_of(host[group_.local_rank()]).offset * element);
     KEEL_RETURN_IF_ERROR(run_inside(inside, wait.context()));
   }
+  return {};
+}
+
+// The ranks of a host sum the blocks for the ranks of each lane, of one host after the other, and
+// the ranks of the lane add the sums of the hosts. A block thus crosses once from each host, not
+// from each rank.
+Status HostLanes::reduce_scatter(const Request& request, WireWait& wait) {
+  constexpr uint64_t kChunks = 4;  // of a round: enough for HostExecutor to overlap its own
+  const uint64_t element = request.element();
+  const uint64_t hosts = group_.hosts().size();
+  const uint64_t round = std::max<uint64_t>(
+      1, std::min(request.count, kChunks * scratch_.window_bytes() / element / hosts));
+  KEEL_RETURN_IF_ERROR(scratch_.reserve(hosts * round * element));
+  WaitContext later(wait.context(), context_.segment(), kHostGraceNs);
+  uint64_t begin = 0;
+  do {
+    const uint64_t count = std::min(round, request.count - begin);
+    for (uint64_t host = 0; host < hosts; ++host) {
+      Request inside = request;
+      inside.collective = KEEL_REDUCE_SCATTER_V;
+      inside.count = 0;
+      for (const uint32_t rank : group_.hosts()[host]) {
+        inside.receive_pieces.push_back({rank * request.count + begin, count});
+      }
+      inside.send_pieces = inside.receive_pieces;
+      inside.receive = scratch_.data() + host * count * element;
+      inside.keeps_off_library = true;  // libraries take memory of the device alone
+      if (request.reduction == KEEL_AVG) inside.reduction = KEEL_SUM;
+      // From the second round on, a rank of the host may wait for other hosts: see gather_inside().
+      KEEL_RETURN_IF_ERROR(run_inside(inside, begin == 0 ? wait.context() : later));
+    }
+    Request between = request;
+    between.send = scratch_.data();
+    between.receive = at(request.receive, begin * element);
+    between.count = count;
+    between.factor = 1;
+    if (request.reduction == KEEL_PREMUL_SUM) between.reduction = KEEL_SUM;
+    KEEL_RETURN_IF_ERROR(run_between(request, between, group_.world(), wait));
+    begin += count;
+  } while (begin < request.count);
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include "collectives/hosts/host_executor.h"
 #include "collectives/hosts/host_group.h"
 #include "collectives/hosts/host_inside.h"
+#include "collectives/hosts/host_scratch.h"
 #include "collectives/hosts/lane_meter.h"
 #include "collectives/runner.h"
 #include "collectives/selection/selection.h"
@@ -38,6 +39,7 @@ class HostLanes {
  private:
   Status all_reduce(const Request& request, WireWait& wait);
   Status all_gather(const Request& request, WireWait& wait);
+  Status reduce_scatter(const Request& request, WireWait& wait);
   Status broadcast(const Request& request, WireWait& wait);
   Status barrier(const Request& request, WireWait& wait);
   // Runs |part| among the ranks of the host, or among those of the lane, if this rank has one.
@@ -57,6 +59,7 @@ class HostLanes {
   const std::vector<uint32_t> lane_;  // empty: this rank has none
   HostExecutor executor_;
   LaneMeter meter_;
+  HostScratch scratch_;  // the host's sums of the blocks of this rank's lane
 };
 
 }  // namespace keel
