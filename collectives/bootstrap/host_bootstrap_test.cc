@@ -6,12 +6,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -127,6 +129,35 @@ TEST(HostBootstrapTest, RankIsPresentUntilItHasFinishedOrEnded) {
   EXPECT_EQ(find(1, kContext + 1), KEEL_OK);
   ranks[2]->end();
   EXPECT_EQ(find(2, kContext), KEEL_RANK_FAILED);
+}
+
+// KEEL_INTERFACE is the name of an interface, and server and ranks share the ports.
+TEST(HostBootstrapTest, RanksListenAtThePortsOfTheInterface) {
+  SocketAddress address;
+  FileDescriptor socket;
+  ASSERT_TRUE(SocketAddress::parse("127.0.0.1:0", &address));
+  ASSERT_TRUE(listen_tcp(address, &socket, &address).ok());
+  const uint32_t last = std::max<uint32_t>(address.port(), 1024);
+  const uint32_t first = last - 63;  // the last one is taken
+  setenv("KEEL_PORTS", fmt::format("{}-{}", first, last).c_str(), 1);
+  setenv("KEEL_INTERFACE", "lo", 1);
+  const keel_unique_id id = serve("");
+  const auto ranks = meet(id, 2);
+  unsetenv("KEEL_PORTS");
+  unsetenv("KEEL_INTERFACE");
+  TcpId parsed;
+  ASSERT_TRUE(TcpId::parse(id, &parsed).ok());
+  std::set<uint32_t> ports = {parsed.port};
+  EXPECT_EQ(parsed.host, "127.0.0.1");
+  for (const HostRank& each : ranks[0]->session().table().ranks) {
+    SocketAddress listening;
+    ASSERT_TRUE(SocketAddress::parse(each.address, &listening));
+    EXPECT_EQ(listening.host(), "127.0.0.1");
+    ports.insert(listening.port());
+  }
+  EXPECT_EQ(ports.size(), 3u);
+  EXPECT_GE(*ports.begin(), first);
+  EXPECT_LT(*ports.rbegin(), last);
 }
 
 TEST(HostBootstrapTest, RanksMeetOverIpv6) {
@@ -380,6 +411,38 @@ TEST(HostListenerTest, FloodTakesThePlaceOfTheOldestStranger) {
   while (peers == 0 && !deadline.passed()) std::this_thread::yield();
   listener->close();
   EXPECT_EQ(peers, 1);
+}
+
+// Before its first message, and before its proof.
+TEST(HostListenerTest, StrangerThatSaysNoMoreIsClosedAtTheLimit) {
+  SocketAddress address;
+  FileDescriptor socket;
+  ASSERT_TRUE(SocketAddress::parse("127.0.0.1:0", &address));
+  ASSERT_TRUE(listen_tcp(address, &socket, &address).ok());
+  const HostSecret secret{std::string("a secret of sixteen bytes")};
+  std::shared_ptr<HostListener> listener;
+  constexpr int64_t kLimitNs = 1'000'000;
+  ASSERT_TRUE(HostListener::open(
+                  std::move(socket), secret, [](const Opening&) { return Status(); },
+                  [](const Opening&, FileDescriptor) {}, &listener, HostListener::kMaxStrangers,
+                  kLimitNs)
+                  .ok());
+  const Deadline deadline = Deadline::after(kTestTimeoutNs);
+  Bytes message;
+  TcpDialog silent;
+  ASSERT_TRUE(silent.connect(address, 2500, deadline).ok());
+  EXPECT_EQ(silent.receive(kMaxStrangerBytes, deadline, &message).code(), KEEL_RANK_FAILED);
+  TcpDialog unproven;
+  ASSERT_TRUE(unproven.connect(address, 2500, deadline).ok());
+  Opening opening;
+  opening.address = address.text();
+  HandshakeInitiator handshake(secret, opening);
+  ASSERT_TRUE(handshake.open(&message).ok());
+  ASSERT_TRUE(unproven.send(message, deadline).ok());
+  Status received;
+  while (received.ok()) received = unproven.receive(kMaxStrangerBytes, deadline, &message);
+  EXPECT_EQ(received.code(), KEEL_RANK_FAILED) << received.text();
+  listener->close();
 }
 
 // A rank of another Keel, after a proper handshake, is refused by name.

@@ -13,10 +13,10 @@
 namespace keel {
 
 Status HostListener::open(FileDescriptor socket, HostSecret secret, HandshakeAcceptor::Admit admit,
-                          OnPeer on_peer, std::shared_ptr<HostListener>* out_listener,
-                          size_t most) {
-  auto listener =
-      std::make_shared<HostListener>(std::move(secret), std::move(admit), std::move(on_peer), most);
+                          OnPeer on_peer, std::shared_ptr<HostListener>* out_listener, size_t most,
+                          int64_t limit_ns) {
+  auto listener = std::make_shared<HostListener>(std::move(secret), std::move(admit),
+                                                 std::move(on_peer), most, limit_ns);
   const int number = socket.get();
   const std::weak_ptr<HostListener> weak = listener;
   KEEL_RETURN_IF_ERROR(ServiceThread::get().add(
@@ -93,7 +93,7 @@ void HostListener::let_in(FileDescriptor socket) {
     log(KEEL_LOG_WARNING, "a connection from another host is not let in: {}", opened.text());
     return;
   }
-  stranger->channel->set_deadline(Deadline::after(kHandshakeNs));
+  stranger->channel->set_deadline(Deadline::after(limit_ns_));
   bool is_full = false;
   {
     std::lock_guard lock(mutex_);

@@ -18,7 +18,7 @@
 namespace keel {
 
 // Answers the handshake of each process that connects. A process that does not finish it within
-// kHandshakeNs, sends more than kMaxStrangerBytes in a message or something else is closed. Beyond
+// a limit, sends more than kMaxStrangerBytes in a message or something else is closed. Beyond
 // |most| unfinished handshakes the listener closes the oldest: a flood takes neither all
 // descriptors nor the place of a peer whose handshake takes a few round trips. Thread-safe.
 class HostListener : public std::enable_shared_from_this<HostListener> {
@@ -29,12 +29,14 @@ class HostListener : public std::enable_shared_from_this<HostListener> {
   // |socket|: of listen_tcp().
   static Status open(FileDescriptor socket, HostSecret secret, HandshakeAcceptor::Admit admit,
                      OnPeer on_peer, std::shared_ptr<HostListener>* out_listener,
-                     size_t most = kMaxStrangers);
-  HostListener(HostSecret secret, HandshakeAcceptor::Admit admit, OnPeer on_peer, size_t most)
+                     size_t most = kMaxStrangers, int64_t limit_ns = kHandshakeNs);
+  HostListener(HostSecret secret, HandshakeAcceptor::Admit admit, OnPeer on_peer, size_t most,
+               int64_t limit_ns)
       : secret_(std::move(secret)),
         admit_(std::move(admit)),
         on_peer_(std::move(on_peer)),
-        most_(most) {}
+        most_(most),
+        limit_ns_(limit_ns) {}
 
   // No callback runs after the return, except when the caller is one. The owner must call it.
   void close();
@@ -58,6 +60,7 @@ class HostListener : public std::enable_shared_from_this<HostListener> {
   const HandshakeAcceptor::Admit admit_;
   const OnPeer on_peer_;
   const size_t most_;
+  const int64_t limit_ns_;
   uint64_t id_ = 0;
   std::mutex mutex_;
   bool is_closed_ = false;

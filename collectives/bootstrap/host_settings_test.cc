@@ -84,6 +84,47 @@ class Variable {
   const char* const name_;
 };
 
+TEST(TcpSocketTest, PortsOutsideOfTheRangeAreNotTaken) {
+  SocketAddress any;
+  SocketAddress bound;
+  FileDescriptor first;
+  ASSERT_TRUE(SocketAddress::parse("127.0.0.1:0", &any));
+  ASSERT_TRUE(listen_tcp(any, &first, &bound).ok());
+  const uint16_t port = bound.port();
+  const Variable range("KEEL_PORTS", fmt::format("{}-{}", port, port));
+  FileDescriptor second;
+  EXPECT_EQ(listen_tcp(any, &second, &bound).code(), KEEL_ALREADY_EXISTS);
+  first = {};
+  const Status status = listen_tcp(any, &second, &bound);
+  if (status.ok()) {  // else another process was faster
+    EXPECT_EQ(bound.port(), port);
+  } else {
+    EXPECT_EQ(status.code(), KEEL_ALREADY_EXISTS);
+  }
+}
+
+TEST(TcpSocketTest, MalformedRangeOfPortsIsNamed) {
+  SocketAddress any;
+  SocketAddress bound;
+  FileDescriptor socket;
+  ASSERT_TRUE(SocketAddress::parse("127.0.0.1:0", &any));
+  for (const char* bad : {"4711", "0-10", "20-10", "1-65536", "a-b", "1-", "-1"}) {
+    const Variable range("KEEL_PORTS", bad);
+    const Status status = listen_tcp(any, &socket, &bound);
+    EXPECT_EQ(status.code(), KEEL_INVALID_ARGUMENT) << bad;
+    EXPECT_NE(std::string(status.text()).find(bad), std::string::npos) << status.text();
+  }
+}
+
+TEST(TcpSocketTest, InterfaceWithoutAnAddressIsNamed) {
+  SocketAddress address;
+  ASSERT_TRUE(interface_address("lo", &address).ok());
+  EXPECT_EQ(address.host(), "127.0.0.1");
+  const Status status = interface_address("keel-none0", &address);
+  EXPECT_EQ(status.code(), KEEL_NOT_FOUND);
+  EXPECT_NE(std::string(status.text()).find("keel-none0"), std::string::npos) << status.text();
+}
+
 class HostSecretTest : public ::testing::Test {
  protected:
   HostSecretTest() {
