@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The launchers' variables and the commands of docs/operations.md and docs/hosts.md, as a job of
+two hosts of two ranks runs with them.
+
+    tests/launchers_test.py --keel build/bin/keel --docs docs
+
+The pages are read: a launcher, or a variable, that they name and that is unknown here fails the
+test, and so does a job that the documented variables do not suffice for. The launchers themselves
+are not started: the test sets their variables, and prints which of them are not installed.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+
+WORLD, LOCAL = 4, 2
+TIMEOUT = 60  # seconds of a job
+
+# The programs that users call, for the printed line.
+PROGRAMS = {"torchrun": "torchrun", "Open MPI": "mpirun", "MPICH": "mpiexec.hydra", "Slurm": "srun"}
+
+
+def values(rank, port):
+    """Every variable that a launcher gives rank |rank|; |port|: a free one."""
+    local, node = rank % LOCAL, rank // LOCAL
+    return {
+        "KEEL_RANK": rank, "KEEL_WORLD": WORLD, "KEEL_LOCAL_RANK": local, "KEEL_LOCAL_WORLD": LOCAL,
+        "KEEL_BOOTSTRAP": f"launchers-{port}", "KEEL_SERVER": f"127.0.0.1:{port}",
+        "RANK": rank, "WORLD_SIZE": WORLD, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": LOCAL,
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+        "OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": WORLD,
+        "OMPI_COMM_WORLD_LOCAL_RANK": local, "OMPI_COMM_WORLD_LOCAL_SIZE": LOCAL,
+        "PMIX_NAMESPACE": port, "OMPI_MCA_ess_base_jobid": port,
+        "PMI_RANK": rank, "PMI_SIZE": WORLD, "MPI_LOCALRANKID": local, "MPI_LOCALNRANKS": LOCAL,
+        "SLURM_PROCID": rank, "SLURM_STEP_NUM_TASKS": WORLD, "SLURM_NTASKS": WORLD,
+        "SLURM_LOCALID": local, "SLURM_NODEID": node,
+        "SLURM_STEP_TASKS_PER_NODE": f"{LOCAL}(x{WORLD // LOCAL})",
+        "SLURM_NTASKS_PER_NODE": LOCAL, "SLURM_JOB_ID": port, "SLURM_STEP_ID": 0,
+        "SLURM_STEP_NODELIST": "localhost,other",
+    }
+
+
+def rows(page, heading):
+    """The rows of the first table behind |heading|: lists of cells."""
+    text = page.read_text().split(heading, 1)[1]
+    found = []
+    for line in text.splitlines():
+        if line.startswith("|"):
+            found.append([cell.strip() for cell in line.strip("|").split("|")])
+        elif found:
+            break
+    return found[2:]  # without the head and the line below it
+
+
+def variables_of(cell):
+    """The variables that a cell names; of alternatives the first. `_SIZE` shares the start of the
+    name before it."""
+    names, before = [], ""
+    for match in re.finditer(r"(or )?`([A-Z_]+)`", cell):
+        alternative, name = match.groups()
+        if name.startswith("_"):
+            # OMPI_COMM_WORLD_RANK, _LOCAL_SIZE
+            name = before.rsplit("_", 1)[0] + name
+        else:
+            before = name
+        if not alternative:
+            names.append(name)
+    return names
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def environment(keel):
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "KEEL_PLUGIN_PATH")
+            if name in os.environ}
+    return {**kept, "PATH": f"{keel.parent}:{kept.get('PATH', '')}", "KEEL_BACKENDS": "cpu",
+            "KEEL_COLLECTIVE_TABLE": "builtin"}
+
+
+PERF = ["perf", "all_reduce", "-b", "4K", "-e", "4K", "-n", "1", "-w", "1", "--explain"]
+
+
+def run_launcher(keel, name, names):
+    """Runs a job whose ranks have the variables |names|. Returns what is wrong, or None."""
+    port = free_port()
+    known = values(0, port)
+    unknown = [each for each in names if each not in known]
+    if unknown:
+        return f"the pages name {', '.join(unknown)}, which this test does not know"
+    processes = []
+    for rank in range(WORLD):
+        given = {each: str(values(rank, port)[each]) for each in names}
+        processes.append(subprocess.Popen(
+            [keel, *PERF], env={**environment(keel), "KEEL_HOST_ID": "ab"[rank // LOCAL], **given},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    try:
+        outputs = [each.communicate(timeout=TIMEOUT)[0] for each in processes]
+    except subprocess.TimeoutExpired:
+        return "the ranks do not meet"
+    finally:
+        for each in processes:
+            each.kill()
+    for rank, (process, output) in enumerate(zip(processes, outputs)):
+        if process.returncode != 0:
+            return f"rank {rank} exits with {process.returncode}: {output[-600:]}"
+    if not re.search(r'"path": "hosts"', outputs[0]):
+        return f"rank 0 shows no hosts: {outputs[0][-600:]}"
+    return None
+
+
+def run_command(keel, line):
+    """Runs the page's |line| of `keel run`, with another program. Returns what is wrong, or None."""
+    words = shlex.split(line)
+    words[words.index("--") + 1:] = [str(keel), *PERF]
+    done = subprocess.run([keel, *words[1:]], env=environment(keel), capture_output=True, text=True,
+                          timeout=TIMEOUT, check=False)
+    if done.returncode != 0 or '"path": "hosts"' not in done.stdout:
+        return f"exits with {done.returncode}: {done.stdout[-300:]} {done.stderr[-600:]}"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--keel", type=pathlib.Path, required=True)
+    parser.add_argument("--docs", type=pathlib.Path, required=True)
+    arguments = parser.parse_args()
+    keel = arguments.keel.resolve()
+    servers = {}
+    for name, address in rows(arguments.docs / "hosts.md", "the server tells all ranks"):
+        for each in name.split(", "):
+            servers[each] = variables_of(re.sub(r"`mpirun -x (\w+)`", "", address))
+    problems, tried = [], 0
+    for name, cell in rows(arguments.docs / "operations.md", "## Launchers"):
+        server = servers.get(name.strip("`"), servers.get(f"{name.strip('`')} --hosts"))
+        if name == "`keel run`":
+            server = ["KEEL_SERVER"]
+        if server is None:
+            problems.append(f"{name}: hosts.md does not say where its ranks meet")
+            continue
+        names = [*variables_of(cell), *server]
+        if name == "Slurm":
+            names.append("SLURM_NODEID")  # which entry of the list of tasks counts
+        problem = run_launcher(keel, name, dict.fromkeys(names))
+        program = PROGRAMS.get(name)
+        installed = "" if program is None else (
+            f", {program} is installed" if shutil.which(program)
+            else f", {program} is not installed: its variables are set here")
+        print(f"{name}: {problem or 'runs'}{installed}", flush=True)
+        problems += [f"{name}: {problem}"] if problem else []
+        tried += 1
+    text = (arguments.docs / "hosts.md").read_text()
+    lines = [line for line in re.findall(r"^keel run .*$", text, re.MULTILINE)
+             if "KEEL_HOST_ID={host}" in line]
+    for line in lines:
+        problem = run_command(keel, line)
+        print(f"{line}: {problem or 'runs'}", flush=True)
+        problems += [f"{line}: {problem}"] if problem else []
+    if tried < 5 or not lines:
+        problems.append(f"{tried} launchers and {len(lines)} commands were found in the pages")
+    for problem in problems:
+        print(f"failed: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
