@@ -149,8 +149,6 @@ def main():
             problems.append(f"{name}: hosts.md does not say where its ranks meet")
             continue
         names = [*variables_of(cell), *server]
-        if name == "Slurm":
-            names.append("SLURM_NODEID")  # which entry of the list of tasks counts
         problem = run_launcher(keel, name, dict.fromkeys(names))
         program = PROGRAMS.get(name)
         installed = "" if program is None else (
