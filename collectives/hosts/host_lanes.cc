@@ -207,7 +207,7 @@ Status HostLanes::all_gather(const Request& request, WireWait& wait) {
 // from each rank.
 Status HostLanes::reduce_scatter(const Request& request, WireWait& wait) {
   constexpr uint64_t kChunks = 4;  // of a round: enough for HostExecutor to overlap its own
-  const uint64_t element = request.element();
+  const uint64_t element = std::max<uint64_t>(request.element(), 1);
   const uint64_t hosts = group_.hosts().size();
   const uint64_t round = std::max<uint64_t>(
       1, std::min(request.count, kChunks * scratch_.window_bytes() / element / hosts));
