@@ -2,6 +2,8 @@
 // One communicator over the CPU, a Vulkan device and emulated chips of each vendor: the vendors'
 // libraries run inside their islands, and Keel's bridge between. In one process, and with a process
 // for each rank.
+#include <keel/shrink.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ipc/socket.h"
 #include "collectives/bootstrap/testing/child_process.h"
 #include "collectives/bootstrap/testing/scripted_rank.h"
 #include "collectives/testing/device_ranks.h"
@@ -174,6 +177,7 @@ class ProcessRank {
       return keel_all_reduce(comm_, data_, data_, kCount, KEEL_FLOAT32, KEEL_MAX, stream_);
     }
     if (command == "synchronize") return keel_stream_synchronize(stream_, KEEL_TIMEOUT_DEFAULT);
+    if (command == "shrink") return shrink();
     if (command == "destroy") return keel_comm_destroy(comm_);
     return KEEL_INTERNAL;
   }
@@ -202,8 +206,18 @@ class ProcessRank {
     return KEEL_OK;
   }
 
-  const uint32_t rank_;
-  const uint32_t world_;
+  // Goes on with the ranks that are left.
+  keel_status shrink() {
+    keel_comm left = {};
+    keel_status status = keel_comm_shrink(comm_, KEEL_TIMEOUT_DEFAULT, 0, nullptr, &left);
+    if (status == KEEL_OK) status = keel_comm_destroy(comm_);
+    comm_ = left;
+    if (status == KEEL_OK) status = keel_stream_recover(stream_, KEEL_TIMEOUT_DEFAULT);
+    return status == KEEL_OK ? keel_comm_rank(comm_, &rank_, &world_) : status;
+  }
+
+  uint32_t rank_;
+  uint32_t world_;
   const keel_device device_;
   keel_stream stream_ = {};
   keel_comm comm_ = {};
@@ -333,6 +347,60 @@ TEST(EveryMakeProcessesTest, AnotherVersionOfTheLibraryOnOneRankIsNotMixed) {
     ++tried;
   }
   if (tried == 0) GTEST_SKIP() << "no library with a version is built here";
+}
+
+// A port of this machine that no process listens at.
+std::string free_port() {
+  using namespace keel;  // NOLINT: sockets, for this function
+  SocketAddress address;
+  FileDescriptor socket;
+  SocketAddress bound;
+  if (!SocketAddress::parse("127.0.0.1:0", &address) ||
+      sockets::listen(address, SOCK_STREAM, &socket) != 0 ||
+      sockets::own_address(socket.get(), &bound) != 0) {
+    return "0";
+  }
+  return std::to_string(bound.port());
+}
+
+// Two hosts of two chips each, and one of a CPU, which ends first.
+TEST(EveryMakeProcessesTest, LibrariesRunAgainAfterAShrinkAcrossHosts) {
+  const std::vector<Make> here = makes_here();
+  const bool has_cuda = std::any_of(here.begin(), here.end(), [](const Make& make) {
+    return std::string(make.plugin) == "cuda";
+  });
+  if (!has_cuda) GTEST_SKIP() << "the cuda plugin and its emulated chip are not built here";
+  const std::string native = "problems: native";
+  setenv("KEEL_SERVER", ("127.0.0.1:" + free_port()).c_str(), 1);
+  Job job(
+      {"cuda:0", "cuda:1", "cuda:0", "cuda:1", "cpu:0"},
+      {"KEEL_HOST_ID=a", "KEEL_HOST_ID=a", "KEEL_HOST_ID=b", "KEEL_HOST_ID=b", "KEEL_HOST_ID=c"});
+  unsetenv("KEEL_SERVER");
+  // Ends the last of |ranks| amid an all_reduce, and shrinks. Returns what the others say then.
+  const auto shrink_without_last = [&](size_t ranks) {
+    const size_t killed = ranks - 1;
+    for (size_t rank = 0; rank < killed; ++rank) {
+      job[rank].write_line("all_reduce");
+      EXPECT_EQ(job[rank].read_line(), "KEEL_OK");
+    }
+    job[killed].kill();
+    for (size_t rank = 0; rank < killed; ++rank) {
+      job[rank].write_line("synchronize");
+      EXPECT_SAYS("KEEL_RANK_FAILED", job[rank].read_line());
+    }
+    for (size_t rank = 0; rank < killed; ++rank) job[rank].write_line("shrink");
+    for (size_t rank = 0; rank < killed; ++rank) EXPECT_EQ(job[rank].read_line(), "KEEL_OK");
+    for (size_t rank = 0; rank < killed; ++rank) job[rank].write_line("everything");
+    std::vector<std::string> said;
+    for (size_t rank = 0; rank < killed; ++rank) {
+      said.push_back(job[rank].read_line());
+      EXPECT_EQ(job[rank].read_line(), "KEEL_OK");
+    }
+    return said;
+  };
+  EXPECT_EQ(shrink_without_last(5), (std::vector<std::string>{native, native, native, native}));
+  // The second host has one chip left, the first host both.
+  EXPECT_EQ(shrink_without_last(4), (std::vector<std::string>{native, native, "problems:"}));
 }
 
 TEST(EveryMakeProcessesTest, AKilledRankIsNamed) {
