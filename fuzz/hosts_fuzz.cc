@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes what other hosts send: handshakes, tables, notices, ids, and frames of a wire.
+// Fuzzes what other hosts send: handshakes, tables with the properties of a communicator, notices,
+// ids, and frames of a wire.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "collectives/bootstrap/message_codec.h"
 #include "collectives/bootstrap/tcp_dialog.h"
 #include "collectives/bootstrap/tcp_id.h"
+#include "collectives/hosts/host_group.h"
 #include "collectives/transports/tcp/tcp_lane.h"
 #include "collectives/transports/ucx/ucx_control.h"
 
@@ -125,6 +127,20 @@ void receive_control(keel::ByteView bytes) {
   if (control.end().ok() || (control.is_connected && !control.greeting)) __builtin_trap();
 }
 
+// Rank 0's properties of the communicator, which come with the table. What is accepted is written
+// as a text that is read as the same.
+void read_agreement(keel::ByteView bytes) {
+  const std::string text(bytes.begin(), bytes.end());
+  keel::HostAgreement agreement;
+  if (!keel::HostAgreement::read(text, &agreement).ok()) return;
+  if (agreement.rules.size() > keel::kMostHostRules) __builtin_trap();
+  const std::string written = agreement.write();
+  keel::HostAgreement again;
+  if (!keel::HostAgreement::read(written, &again).ok() || again.write() != written) {
+    __builtin_trap();
+  }
+}
+
 void read_id(keel::ByteView bytes) {
   keel_unique_id id = {};
   std::memcpy(id.text, bytes.data(), std::min(bytes.size(), sizeof(id.text)));
@@ -141,6 +157,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   shake_hands(bytes);
   receive_frames(bytes);
   receive_control(bytes);
+  read_agreement(bytes);
   if (size != 0) read_id(bytes);
   return 0;
 }
