@@ -73,6 +73,11 @@ int pending_error(int socket) {
   return failed != 0 ? failed : error;
 }
 
+int reset_at_close(int socket) {
+  const linger reset = {.l_onoff = 1, .l_linger = 0};
+  return ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)) == 0 ? 0 : errno;
+}
+
 int own_address(int socket, SocketAddress* out_address) {
   sockaddr_storage storage = {};
   socklen_t size = sizeof(storage);

@@ -59,6 +59,9 @@ inline int set_option(int socket, int level, int option, int value) {
   return ::setsockopt(socket, level, option, &value, sizeof(value)) == 0 ? 0 : errno;
 }
 
+// From now on, closing |socket| resets its TCP connection at once and drops what is not sent yet.
+int reset_at_close(int socket);
+
 // Calls |call| until no signal interrupts it.
 template <typename Call>
 inline ssize_t repeat(const Call& call) {

@@ -170,6 +170,9 @@ void TcpChannel::keep_alive(const Bytes& message, int64_t interval_ns) {
     remaining = silence_.remaining_ns(now_ns(), SilenceWatch::read(socket_));
   }
   if (remaining == 0) {
+    // A host that is not heard may still hear. A reset reaches it now; the end of the stream would
+    // wait behind what it has not acknowledged.
+    static_cast<void>(sockets::reset_at_close(socket_));
     end(connection_failure(ETIMEDOUT));
     return;
   }
