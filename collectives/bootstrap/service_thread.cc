@@ -173,8 +173,10 @@ void ServiceThread::set_deadline(uint64_t id, std::optional<Deadline> deadline) 
   drop_deadline_locked(id, *found->second);
   if (!deadline) return;
   const auto time = Deadline::Clock::now() + std::chrono::nanoseconds(deadline->remaining_ns());
-  deadlines_.emplace(time, id);
+  const auto added = deadlines_.emplace(time, id);
   found->second->deadline = time;
+  // The thread may wait for events alone, or for a later deadline.
+  if (added == deadlines_.begin() && !is_current()) eventfd_write(wake_.get(), 1);
 }
 
 void ServiceThread::dispatch(uint64_t id, uint32_t events) {
@@ -224,9 +226,11 @@ int ServiceThread::timeout_ms() {
 void ServiceThread::run() {
   t_is_service_thread = true;
   int epoll = -1;
+  int wake = -1;
   {
     std::lock_guard lock(mutex_);
     epoll = epoll_.get();
+    wake = wake_.get();
   }
   std::array<epoll_event, 64> events;
   while (true) {
@@ -234,7 +238,12 @@ void ServiceThread::run() {
         epoll_wait(epoll, events.data(), static_cast<int>(events.size()), timeout_ms());
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<size_t>(i)];
-      if (event.data.u64 != kWakeId) dispatch(event.data.u64, event.events);
+      if (event.data.u64 != kWakeId) {
+        dispatch(event.data.u64, event.events);
+        continue;
+      }
+      eventfd_t wakes = 0;
+      eventfd_read(wake, &wakes);
     }
     expire();
     std::lock_guard lock(mutex_);

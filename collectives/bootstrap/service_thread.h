@@ -43,8 +43,8 @@ class ServiceThread {
 
   // Ignores an unknown or removed |id|.
   Status set_events(uint64_t id, uint32_t events);
-  // Calls the callback once, after |deadline| has passed; nullopt cancels the deadline. Call from
-  // callbacks only.
+  // Calls the callback once, after |deadline| has passed; nullopt cancels the deadline. On another
+  // thread, wakes the service thread if the deadline is the first.
   void set_deadline(uint64_t id, std::optional<Deadline> deadline);
   bool is_current() const;
 

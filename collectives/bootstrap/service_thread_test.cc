@@ -10,9 +10,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <fstream>
 #include <future>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -137,6 +140,31 @@ TEST(ServiceThreadTest, ADeadlineComesOnce) {
   on_service_thread([](uint64_t) {});
   ServiceThread::get().remove(id);
   EXPECT_EQ(calls, 1);
+}
+
+// Whether the thread |number| of this process waits.
+bool is_asleep(pid_t number) {
+  std::ifstream file("/proc/self/task/" + std::to_string(number) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');
+  return name_end != std::string::npos && line.substr(name_end + 2, 1) == "S";
+}
+
+// No other event tells the service thread, which waits, that it is to wait for less.
+TEST(ServiceThreadTest, ADeadlineOfAnotherThreadEndsTheWait) {
+  std::promise<void> passed;
+  uint64_t id = 0;
+  ASSERT_TRUE(ServiceThread::get()
+                  .add(
+                      make_event(), EPOLLIN, [&](uint64_t, uint32_t) { passed.set_value(); }, &id)
+                  .ok());
+  pid_t thread = 0;
+  on_service_thread([&](uint64_t) { thread = gettid(); });
+  while (!is_asleep(thread)) std::this_thread::yield();
+  ServiceThread::get().set_deadline(id, Deadline::after(1'000'000));
+  EXPECT_EQ(passed.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  ServiceThread::get().remove(id);
 }
 
 TEST(ServiceThreadTest, ADeadlineTakenAwayDoesNotCome) {
