@@ -3,7 +3,6 @@
 // libraries run inside their islands, and Keel's bridge between. In one process, and with a process
 // for each rank.
 #include <keel/shrink.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/ipc/socket.h"
 #include "collectives/transports/tcp/tcp_wires.h"
 #include "collectives/transports/ucx/ucx_wires.h"
 #include "collectives/transports/wire_choice.h"
@@ -102,8 +102,7 @@ uint32_t full_window_probes() {
   uint32_t most = 0;
   for (int descriptor = 0; descriptor < 256; ++descriptor) {
     tcp_info info = {};
-    socklen_t size = sizeof(info);
-    if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) continue;
+    if (sockets::get_option(descriptor, IPPROTO_TCP, TCP_INFO, &info) != 0) continue;
     if (info.tcpi_unacked == 0) most = std::max<uint32_t>(most, info.tcpi_backoff);
   }
   return most;
