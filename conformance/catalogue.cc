@@ -47,14 +47,18 @@ std::vector<Case> make_catalogue(const Environment& environment) {
   add_export_table_cases(environment, &cases);
   add_import_table_cases(environment, &cases);
   add_stream_table_cases(environment, &cases);
+  add_enqueue_table_cases(environment, &cases);
   add_native_table_cases(environment, &cases);
   add_priority_table_cases(environment, &cases);
   add_op_table_cases(environment, &cases);
   add_workspace_table_cases(environment, &cases);
+  add_op_work_table_cases(environment, &cases);
   add_event_table_cases(environment, &cases);
   add_time_table_cases(environment, &cases);
   add_thread_table_cases(environment, &cases);
+  add_memory_thread_table_cases(environment, &cases);
   add_failure_table_cases(environment, &cases);
+  add_failed_work_table_cases(environment, &cases);
   std::stable_sort(cases.begin(), cases.end(), [](const Case& one, const Case& other) {
     return level_of(one.id) < level_of(other.id);
   });

@@ -59,12 +59,16 @@ void add_native_table_cases(const Environment& environment, std::vector<Case>* c
 void add_export_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_import_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_stream_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_enqueue_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_priority_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_op_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_op_work_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_workspace_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_event_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_time_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_thread_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_memory_thread_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_failed_work_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_failure_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_kernel_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_ccl_table_cases(const Environment& environment, std::vector<Case>* cases);

@@ -36,6 +36,7 @@ class PluginDevice {
   const keel_plugin& plugin() const { return plugin_; }
   keel_plugin_instance* instance() const { return instance_; }
   keel_plugin_device* get() const { return device_; }
+  uint32_t ordinal() const { return ordinal_; }
   const keel_device_info& info() const { return info_; }
   // Returns NULL if the plugin has no test table.
   const keel_test_table* test_table() const;

@@ -85,6 +85,127 @@ void keeps_its_place(const Context& context) {
   }
 }
 
+// Keeps the streams of all ranks busy: by a native gate each, or else by copies.
+class BusyRanks {
+ public:
+  BusyRanks(const Context& context, const TableRanks& ranks)
+      : context_(context), ranks_(ranks), has_gates_(context.has(KEEL_CAPABILITY_NATIVE_GATE)) {
+    for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+      if (!has_gates_) memory_.emplace_back(ranks, rank, 2 * kBytes);
+      need(table().event_create(ranks.device(rank), /*flags=*/0, &fronts_.emplace_back()),
+           "stream.event_create");
+    }
+  }
+  ~BusyRanks() {
+    for (keel_plugin_event* const each : fronts_) table().event_destroy(each);
+  }
+  BusyRanks(const BusyRanks&) = delete;
+  BusyRanks& operator=(const BusyRanks&) = delete;
+
+  void begin(uint32_t rounds, Where where = Where::current()) {
+    for (uint32_t rank = 0; rank < ranks_.world(); ++rank) {
+      keel_plugin_stream* const stream = ranks_.stream(rank);
+      if (has_gates_) {
+        need(table().gate_create(ranks_.device(rank), &gates_.emplace_back()), "stream.gate_create",
+             where);
+        need(table().stream_wait_gate(stream, gates_.back()), "stream.stream_wait_gate", where);
+      }
+      keel_status status = KEEL_OK;
+      for (uint32_t i = 0; !has_gates_ && i < rounds && status == KEEL_OK; ++i) {
+        status = table().copy(stream, KEEL_COPY_DEVICE_TO_DEVICE, memory_[rank].at(0),
+                              memory_[rank].at(kBytes), kBytes);
+      }
+      need(status, "stream.copy", where);
+      need(table().event_record(fronts_[rank], stream), "stream.event_record", where);
+    }
+  }
+  // Whether no rank's work is done. Observes nothing.
+  bool is_busy() const {
+    return std::all_of(fronts_.begin(), fronts_.end(), [&](keel_plugin_event* each) {
+      return table().event_query(each) == KEEL_NOT_READY;
+    });
+  }
+  bool has_gates() const { return has_gates_; }
+  void let_go() {
+    for (keel_plugin_gate* const gate : gates_) (void)table().gate_open(gate);
+  }
+  // Call it when the streams are idle.
+  void end() {
+    for (keel_plugin_gate* const gate : gates_) table().gate_destroy(gate);
+    gates_.clear();
+  }
+
+ private:
+  static constexpr uint64_t kBytes = 16 << 20;
+  const keel_stream_table& table() const { return *device_of(context_).plugin().stream; }
+  const Context& context_;
+  const TableRanks& ranks_;
+  const bool has_gates_;
+  std::deque<RankMemory> memory_;
+  std::vector<keel_plugin_event*> fronts_;
+  std::vector<keel_plugin_gate*> gates_;
+};
+
+// run() of every rank returns while earlier work of the ranks' streams is not done, and takes its
+// turn behind it.
+void returns_early(const Context& context) {
+  constexpr uint32_t kMostRounds = 256;
+  const TableDevices devices(context);
+  const TableRanks ranks(context, devices);
+  const keel_ccl_table& table = ccl_table_of(context);
+  const uint32_t world = ranks.world();
+  BusyRanks busy(context, ranks);
+  for (const uint64_t count : {uint64_t{5}, uint64_t{100'003}}) {
+    const CallShape shape = usual_shape(context, count);
+    const auto value = [](uint32_t rank, uint64_t i) {
+      return static_cast<int64_t>(i % 1000 + 7 * rank);
+    };
+    std::deque<RankMemory> memory;
+    for (uint32_t rank = 0; rank < world; ++rank) memory.emplace_back(ranks, rank, count * 4);
+    bool was_busy = false;
+    for (uint32_t rounds = 4; !was_busy && rounds <= kMostRounds; rounds *= 4) {
+      for (uint32_t rank = 0; rank < world; ++rank) {
+        ranks.upload(rank, memory[rank].at(0),
+                     elements(KEEL_FLOAT32, 0, count, [&](uint64_t i) { return value(rank, i); }));
+      }
+      std::atomic<uint32_t> returned{0};
+      std::vector<keel_status> statuses(world, KEEL_OK);
+      busy.begin(rounds);
+      run_threads(world + 1, [&](uint32_t rank) {
+        if (rank < world) {
+          keel_ccl_call call = call_of(shape, rank);
+          call.send = call.receive = memory[rank].at(0);
+          statuses[rank] = table.run(ranks.comm(rank), ranks.stream(rank), &call, 1);
+          returned.fetch_add(1);
+          return;
+        }
+        const auto all_returned = [&] {
+          return returned.load() == world ? keel_status{KEEL_OK} : keel_status{KEEL_NOT_READY};
+        };
+        was_busy = poll_unobserved(all_returned, context.environment.wait_ns / 2) == KEEL_OK &&
+                   busy.is_busy();
+        busy.let_go();  // in any case, so that a call that waits for them comes back
+      });
+      was_busy = observe(was_busy);
+      for (uint32_t rank = 0; rank < world; ++rank) {
+        need(statuses[rank], "ccl.run behind work that is not done");
+        need(ranks.settle(rank), "a collective behind other work");
+        const Bytes wanted = elements(KEEL_FLOAT32, 0, count, [&](uint64_t i) {
+          if (shape.collective != KEEL_ALL_REDUCE) return value(0, i);
+          int64_t sum = 0;
+          for (uint32_t peer = 0; peer < world; ++peer) sum += value(peer, i);
+          return sum;
+        });
+        check_equal(ranks.download(rank, memory[rank].at(0), count * 4), wanted,
+                    fmt::format("a collective behind other work, on rank {}", rank));
+      }
+      busy.end();
+      if (busy.has_gates()) break;
+    }
+    check(was_busy, "ccl.run came back only when earlier work of its stream was done");
+  }
+}
+
 // One communicator's calls on two unordered streams per rank: their inputs and outputs must not
 // mix.
 void two_streams(const Context& context) {
@@ -256,10 +377,12 @@ void given_back(const Context& context) {
 }  // namespace
 
 void add_ccl_order_cases(const Environment&, std::vector<Case>* cases) {
-  const auto add = [&](const std::string& id, auto body) {
-    cases->push_back({"collectives/tables/" + id, KEEL_CAPABILITY_CCL, false, std::move(body)});
+  const auto add = [&](const std::string& id, auto body, uint64_t capabilities = 0) {
+    cases->push_back(
+        {"collectives/tables/" + id, capabilities | KEEL_CAPABILITY_CCL, false, std::move(body)});
   };
   add("order", keeps_its_place);
+  add("returns_early", returns_early, KEEL_CAPABILITY_ASYNC);
   add("two_streams", two_streams);
   add("late_rank", late_rank);
   add("missing_rank", missing_rank);

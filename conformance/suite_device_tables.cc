@@ -185,8 +185,12 @@ void unknown_settings(const Context& context) {
   refuses(context, {{two, "1"}}, {two});
   refuses(context, {{one, ""}}, {one});
   refuses(context, {{one, "1"}, {two, "1"}}, {one, two});
-  // A name with a known name as its prefix.
-  refuses(context, {{"library_folder_of_nobody", "/"}}, {"library_folder_of_nobody"});
+  // Names that begin as a known name does, or differ from it by case.
+  for (const char* const name :
+       {"library_folder_of_nobody", "library_folder ", "library_folde", "Library_folder",
+        "LIBRARY_FOLDER", "conformance1", "conformanc", "Conformance"}) {
+    refuses(context, {{name, "/"}}, {name});
+  }
   // After and before each setting that the plugin knows.
   for (const Setting& known :
        {Setting{"library_folder", "/keel_no_such_folder"}, Setting{"conformance", "1"}}) {

@@ -27,6 +27,11 @@ TableKernel::TableKernel(const Context& context,
 
 void TableKernel::launch(keel_plugin_stream* stream, std::byte* result, uint64_t words,
                          uint32_t first, Where where) const {
+  need(try_launch(stream, result, words, first), "kernel.launch", where);
+}
+
+keel_status TableKernel::try_launch(keel_plugin_stream* stream, std::byte* result, uint64_t words,
+                                    uint32_t first) const {
   // Local variables, overwritten after the launch.
   std::array<const void*, 2> arguments = {&result, &first};
   std::array<uint32_t, 2> sizes = {sizeof(result), sizeof(first)};
@@ -37,12 +42,13 @@ void TableKernel::launch(keel_plugin_stream* stream, std::byte* result, uint64_t
   call.argument_count = static_cast<uint32_t>(arguments.size());
   call.arguments = arguments.data();
   call.argument_sizes = sizes.data();
-  need(device_of(context_).plugin().kernel->launch(stream, kernel_, &call), "kernel.launch", where);
+  const keel_status status = device_of(context_).plugin().kernel->launch(stream, kernel_, &call);
   result = nullptr;
   first = 0;
   arguments = {};
   sizes = {};
   call = {};
+  return status;
 }
 
 void TableKernel::unload() const {

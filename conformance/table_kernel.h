@@ -28,6 +28,9 @@ class TableKernel {
   // Enqueues a launch over |words|, a multiple of kBlock.
   void launch(keel_plugin_stream* stream, std::byte* result, uint64_t words, uint32_t first,
               Where where = Where::current()) const;
+  // Likewise; returns the status, which the caller observes.
+  keel_status try_launch(keel_plugin_stream* stream, std::byte* result, uint64_t words,
+                         uint32_t first) const;
   // Call it after all launches have ended.
   void unload() const;
 

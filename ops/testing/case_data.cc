@@ -282,6 +282,8 @@ double draw(const CaseTensor& tensor, uint64_t element, uint64_t bits) {
       return normal(bits) * (tensor.dtype == KEEL_FLOAT16 ? 0x1p-12 : 0x1p-30);
     case Distribution::kLone:
       return is_lone(tensor, element) ? tensor.lone : normal(bits);
+    case Distribution::kLoneAmongZeroes:
+      return is_lone(tensor, element) ? tensor.lone : 0;
     case Distribution::kMask:
       return (bits & 1) != 0 ? 0 : 1 + static_cast<double>((bits >> 8) % 255);
     case Distribution::kEdges:

@@ -45,6 +45,7 @@ enum class Distribution : uint8_t {
   kZeroes,              // of both signs
   kFaint,               // normal, deviation 2^-30 (float16 2^-12): squares far below 1
   kLone,                // normal, except one element per row: CaseTensor::lone
+  kLoneAmongZeroes,     // likewise, and the rest is 0
   kMask,                // bytes: one in two 0, the rest nonzero
   kEdges,               // where 16- and 8-bit types round, overflow and underflow
   kIntegralEdges,       // the ends of int32, and where float32 begins to skip integers
@@ -59,12 +60,12 @@ struct CaseTensor {
   std::vector<int64_t> strides;  // in elements; as many as |shape|
   uint64_t offset = 0;           // elements between the allocation and the first one
   Distribution distribution = Distribution::kNormal;
-  // For kIndices and kBoundaries: see there. For kOffset, kOffsetLogits, kHuge, kTiny, kLone and
-  // kExtremeGates: elements of a row.
+  // For kIndices and kBoundaries: see there. For kOffset, kOffsetLogits, kHuge, kTiny, kLone,
+  // kLoneAmongZeroes and kExtremeGates: elements of a row.
   int64_t bound = 0;
   int64_t base = 0;  // for kIndices: base .. base + bound - 1
-  // For kLone: the value of the exceptional element, and its position in each row; the list of
-  // positions repeats after the last.
+  // For kLone and kLoneAmongZeroes: the value of the exceptional element, and its position in each
+  // row; the list of positions repeats after the last.
   double lone = 0;
   std::vector<int64_t> places = {};
 };

@@ -301,6 +301,154 @@ void add_random(ElementwiseCases* cases, const Function& function) {
   add_strided(cases, function, kF32);
 }
 
+// A count from which kernels may take another path, with a tail. One case for each function, since
+// a chip may compile large calls of a function by themselves.
+void add_large(ElementwiseCases* cases, const Function& function) {
+  const uint32_t combination = function.takes_floats ? kF32 : kI64;
+  Case* const each = cases->add(function, combination, "", {131'101});
+  each->profile = Profile::kQuick;
+}
+
+// Extents that no power of two divides, beyond those that 16 bits count: kernels find an element's
+// place by divisions.
+void add_far_places(ElementwiseCases* cases, const Function& function) {
+  const auto add = [&](const char* suffix, const Shape& shape, const auto& lay_out) {
+    Case* const each = cases->add(function, kF32, suffix, shape);
+    lay_out(each);
+    each->strided = true;
+    each->profile = Profile::kQuick;
+  };
+  add("a_transposed", {21'851, 3},
+      [](Case* each) { each->inputs[0] = transposed(each->inputs[0]); });
+  add("a_padded", {3, 21'851}, [](Case* each) { each->inputs[0] = padded(each->inputs[0], 3); });
+  add("y_padded", {65'601, 1}, [](Case* each) { each->outputs[0] = padded(each->outputs[0], 1); });
+  add("y_transposed", {641, 103},
+      [](Case* each) { each->outputs[0] = transposed(each->outputs[0]); });
+}
+
+// Each layout in each combination of dtypes: kernels may choose units by the size of an element,
+// and by the alignment of any tensor.
+void add_layouts_of_dtypes(ElementwiseCases* cases, uint32_t combination) {
+  constexpr int64_t kTried[] = {KEEL_ELEMENTWISE_FUNCTION_CLAMP, KEEL_ELEMENTWISE_FUNCTION_WHERE,
+                                KEEL_ELEMENTWISE_FUNCTION_LT, KEEL_ELEMENTWISE_FUNCTION_ADD};
+  const DtypeCombination& dtypes = cases->schema().dtypes[combination];
+  const bool from_truth = dtypes.inputs[0] == KEEL_UINT8 && dtypes.inputs[1] != KEEL_UINT8;
+  const bool to_truth = dtypes.outputs[0] == KEEL_UINT8 && dtypes.inputs[0] != KEEL_UINT8;
+  const bool truncates = dtypes.outputs[0] == KEEL_INT64 && dtypes.inputs[1] == KEEL_FLOAT32;
+  const Function& function = kFunctions[kTried[truncates ? 3 : to_truth ? 2 : from_truth ? 1 : 0]];
+  static constexpr const char* kNames[] = {"a", "b", "c"};
+  const Shape shapes[] = {{31, 17}, {3, 1027}, {67, 3}, {5, 16, 9}, {129, 64}};
+  size_t turn = combination;
+  const auto next = [&]() -> const Shape& { return shapes[turn++ % std::size(shapes)]; };
+  const auto add = [&](const std::string& suffix, const Shape& shape) {
+    return cases->add(function, combination, suffix, shape);
+  };
+  for (uint32_t i = 0; i < function.operands; ++i) {
+    const std::string name = kNames[i];
+    Case* each = add(name + "_unaligned", {1031});
+    each->inputs[i] = shifted(each->inputs[i], 1 + combination % 3);
+    each = add(name + "_transposed", next());
+    each->inputs[i] = transposed(each->inputs[i]);
+    each->strided = true;
+    each = add(name + "_padded", next());
+    each->inputs[i] = padded(each->inputs[i], 1 + i);
+    each->strided = true;
+    each = add(name + "_one_row", next());
+    each->inputs[i] = broadcast(each->inputs[i]);
+    each->strided = true;
+    each = add(name + "_one_column", next());
+    each->inputs[i].strides.back() = 0;
+    each->strided = true;
+  }
+  Case* each = add("y_unaligned", {1031});
+  each->outputs[0] = shifted(each->outputs[0], 1 + combination % 3);
+  each = add("y_padded", next());
+  each->outputs[0] = padded(each->outputs[0], 3);
+  each->strided = true;
+  each = add("y_transposed", next());
+  each->outputs[0] = transposed(each->outputs[0]);
+  each->strided = true;
+  // A number in place of each tensor, beside tensors with gaps.
+  for (uint32_t i = 0; i < function.operands; ++i) {
+    Numbers numbers;
+    numbers.a = numbers.b = numbers.c = 1;
+    each = cases->add(function, combination, std::string(kNames[i]) + "_number/strided", {31, 17},
+                      numbers, 1U << i);
+    for (CaseTensor& input : each->inputs) {
+      if (input.present) input = padded(input, 3);
+    }
+    each->strided = true;
+  }
+}
+
+// Divisors of both signs: integers divide truncated, and by floor, and have remainders of the sign
+// of either.
+void add_signs(ElementwiseCases* cases, const Function& function) {
+  if (function.number < KEEL_ELEMENTWISE_FUNCTION_DIV ||
+      function.number > KEEL_ELEMENTWISE_FUNCTION_FMOD) {
+    return;
+  }
+  constexpr uint32_t kI8 = 7;  // int8 throughout
+  for (const uint32_t combination : {uint32_t{kI64}, uint32_t{kI32}, kI8}) {
+    Case* const each = cases->add(function, combination, "negative_divisors", {263});
+    each->inputs[1].base = -6;
+  }
+  for (const uint32_t combination : {kF32, kF64}) {
+    Case* const each = cases->add(function, combination, "negative_divisors", {263});
+    each->inputs[1].distribution = D::kLone;
+    each->inputs[1].bound = 2;
+    each->inputs[1].lone = -0.375;
+    each->inputs[1].places = {0, 1};
+  }
+}
+
+// Numbers outside of a function's range or at its end, infinities and NaN in each operand.
+void add_range(ElementwiseCases* cases, const Function& function) {
+  const auto add = [&](D content, const char* suffix, uint32_t operand) {
+    const uint32_t combination = static_cast<uint32_t>(function.number) % 3 == 0 ? kBf16 : kF32;
+    Case* const each = cases->add(function, combination, suffix, {509});
+    each->inputs[operand].distribution = content;
+  };
+  switch (function.number) {
+    case KEEL_ELEMENTWISE_FUNCTION_SQRT:
+    case KEEL_ELEMENTWISE_FUNCTION_RSQRT:
+    case KEEL_ELEMENTWISE_FUNCTION_LOG:
+    case KEEL_ELEMENTWISE_FUNCTION_LOG2:
+    case KEEL_ELEMENTWISE_FUNCTION_LOG1P:
+      add(D::kNonFinite, "of_all_numbers", 0);
+      add(D::kZeroes, "of_zeroes", 0);
+      break;
+    case KEEL_ELEMENTWISE_FUNCTION_EXP:
+    case KEEL_ELEMENTWISE_FUNCTION_EXP2:
+    case KEEL_ELEMENTWISE_FUNCTION_EXPM1:
+    case KEEL_ELEMENTWISE_FUNCTION_TANH:
+    case KEEL_ELEMENTWISE_FUNCTION_SIGMOID:
+    case KEEL_ELEMENTWISE_FUNCTION_ERF:
+      add(D::kExtreme, "of_large_numbers", 0);
+      break;
+    case KEEL_ELEMENTWISE_FUNCTION_SIN:
+    case KEEL_ELEMENTWISE_FUNCTION_COS:
+    case KEEL_ELEMENTWISE_FUNCTION_RECIPROCAL:
+    case KEEL_ELEMENTWISE_FUNCTION_SIGN:
+      add(D::kNonFinite, "of_all_numbers", 0);
+      break;
+    case KEEL_ELEMENTWISE_FUNCTION_DIV:
+    case KEEL_ELEMENTWISE_FUNCTION_ATAN2:
+    case KEEL_ELEMENTWISE_FUNCTION_POW:
+    case KEEL_ELEMENTWISE_FUNCTION_ADDCMUL:
+    case KEEL_ELEMENTWISE_FUNCTION_LERP:
+    case KEEL_ELEMENTWISE_FUNCTION_TANH_BACKWARD:
+    case KEEL_ELEMENTWISE_FUNCTION_SIGMOID_BACKWARD:
+      for (uint32_t i = 0; i < function.operands; ++i) {
+        constexpr const char* kNames[] = {"a_non_finite", "b_non_finite", "c_non_finite"};
+        add(D::kNonFinite, kNames[i], i);
+      }
+      break;
+    default:
+      break;
+  }
+}
+
 // Infinities and NaN in the last operand of functions that round more than once: limits, and
 // quotients.
 void add_limits(ElementwiseCases* cases, const Function& function) {
@@ -322,6 +470,7 @@ void add_limits(ElementwiseCases* cases, const Function& function) {
     default:
       break;
   }
+  add_range(cases, function);
 }
 
 // Values that only some functions define: of special numbers, and wrapped integers.
@@ -384,6 +533,12 @@ std::vector<Case> elementwise_cases() {
     add_missing(&cases, function);
     add_limits(&cases, function);
     add_contents(&cases, function);
+    add_signs(&cases, function);
+    add_large(&cases, function);
+  }
+  for (uint32_t c = 0; c < combinations; ++c) add_layouts_of_dtypes(&cases, c);
+  for (const int64_t number : {KEEL_ELEMENTWISE_FUNCTION_COPY, KEEL_ELEMENTWISE_FUNCTION_ADD}) {
+    add_far_places(&cases, kFunctions[number]);
   }
   for (const int64_t number : {KEEL_ELEMENTWISE_FUNCTION_COPY, KEEL_ELEMENTWISE_FUNCTION_ADD,
                                KEEL_ELEMENTWISE_FUNCTION_WHERE}) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases of reduce, gather and scatter.
+#include <cmath>
+#include <iterator>
 #include <keel/plugin/numbers.hpp>
 #include <limits>
 #include <string>
@@ -153,6 +155,100 @@ void add_shapes(ReduceCases* cases, int64_t function) {
   }
 }
 
+// One exceptional element in each row, at the ends of the pieces into which kernels split a row,
+// and one in a whole tensor: its effect reaches the result, from whatever thread looks at it.
+void add_lone(ReduceCases* cases, int64_t function) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const uint32_t usual = usual_combination(function, cases->schema());
+  struct Lone {
+    const char* text;
+    double value;
+    D among;
+  };
+  std::vector<Lone> all;
+  if (gives_truth(function)) {
+    all = {function == KEEL_REDUCE_FUNCTION_ANY ? Lone{"truth", 0.25, D::kLoneAmongZeroes}
+                                                : Lone{"zero", 0, D::kLone}};
+  } else {
+    all = {{"nan", std::nan(""), D::kLone},
+           {"inf", kInfinity, D::kLone},
+           {"minus_inf", -kInfinity, D::kLone}};
+    if (finds_position(function) || function == KEEL_REDUCE_FUNCTION_MAX ||
+        function == KEEL_REDUCE_FUNCTION_MIN || function == KEEL_REDUCE_FUNCTION_ABS_MAX) {
+      all.push_back({"large", 100, D::kLone});
+      all.push_back({"minus_large", -100, D::kLone});
+    }
+    if (function == KEEL_REDUCE_FUNCTION_PROD) all.push_back({"zero", 0, D::kLone});
+  }
+  const auto add = [&](const Lone& lone, const Shape& shape, uint32_t axes, int64_t of,
+                       std::vector<int64_t> places, const std::string& suffix) {
+    CaseTensor& x = cases->add(function, usual, shape, axes, suffix + lone.text)->inputs[0];
+    x.distribution = lone.among;
+    x.lone = lone.value;
+    x.bound = of;
+    x.places = std::move(places);
+  };
+  for (const Lone& lone : all) {
+    for (const int64_t columns : {67, 2050}) {
+      std::vector<int64_t> places;
+      for (const int64_t place : {0, 1, 31, 32, 63, 64, 255, 256, 511, 512, 1024, 2047, 2048}) {
+        places.push_back(place < columns ? place : -1);
+      }
+      places.push_back(columns - 1);
+      add(lone, {14, columns}, 0b10, columns, std::move(places), "lone_");
+    }
+  }
+  constexpr int64_t kCount = 16'387;
+  const int64_t places[] = {0, 255, 256, 4095, 4096, 8191, 8192, 16'384, 16'386};
+  for (size_t i = 0; i < 3; ++i) {
+    const int64_t place = places[(static_cast<size_t>(function) + 3 * i) % std::size(places)];
+    add(all[i % all.size()], {kCount}, 0b1, kCount, {place}, "at_" + std::to_string(place) + "_");
+    const int64_t row = std::int64_t{1} + 64 * static_cast<int64_t>(i);
+    add(all[i % all.size()], {131, 14}, 0b01, 131 * 14, {row * 14 + 3},
+        "at_row_" + std::to_string(row) + "_");
+  }
+}
+
+// Each function and combination of dtypes on another shape, axes and layout than the next.
+void add_varied(ReduceCases* cases, int64_t function, uint32_t combination) {
+  struct Varied {
+    Shape shape;
+    uint32_t axes;
+  };
+  const Varied shapes[] = {{{33, 65}, 0b01},  {{65, 33}, 0b10},  {{2, 129, 17}, 0b010},
+                           {{3, 1027}, 0b10}, {{1027, 3}, 0b01}, {{5, 3, 7, 2}, 0b1010},
+                           {{257}, 0b1},      {{64, 64}, 0b11},  {{5, 3, 7, 2}, 0b0101}};
+  const Varied few[] = {
+      {{33, 6}, 0b10}, {{5, 33}, 0b01}, {{2, 7, 17}, 0b010}, {{5, 3, 7, 2}, 0b1010}};
+  const size_t turn = static_cast<size_t>(function) * 5 + combination;
+  const bool product = function == KEEL_REDUCE_FUNCTION_PROD;
+  const Varied& varied = product ? few[turn % std::size(few)] : shapes[turn % std::size(shapes)];
+  constexpr const char* kLayouts[] = {"/unaligned", "/x_padded", "/x_transposed", "/y_padded",
+                                      "/x_reversed"};
+  const size_t layout = turn % std::size(kLayouts);
+  Case* const each = cases->add(function, combination, varied.shape, varied.axes,
+                                std::string("varied") + kLayouts[layout]);
+  CaseTensor& x = each->inputs[0];
+  each->strided = layout != 0;
+  switch (layout) {
+    case 0:
+      x = shifted(x, 1);
+      break;
+    case 1:
+      x = padded(x, 3);
+      break;
+    case 2:
+      x = transposed(x);
+      break;
+    case 3:
+      each->outputs[0] = padded(each->outputs[0], 2);
+      break;
+    default:
+      x = shifted(transposed(padded(x, 0)), 3);
+      break;
+  }
+}
+
 // |add|: of scatter. The index is dense unless a caller of this function changes it.
 Case moved_case(keel_op_id op, uint32_t combination, const Shape& from, const Shape& to,
                 int64_t axis, bool add, const std::string& suffix) {
@@ -180,6 +276,54 @@ Case moved_case(keel_op_id op, uint32_t combination, const Shape& from, const Sh
   return each;
 }
 
+// Each combination of dtypes with tensors that begin unaligned or have gaps, and along each axis.
+void add_varied_moves(keel_op_id op, uint32_t combination, bool add, std::vector<Case>* cases) {
+  const auto push = [&](const Shape& from, const Shape& to, int64_t axis, const char* suffix) {
+    cases->push_back(moved_case(op, combination, from, to, axis, add, suffix));
+    return &cases->back();
+  };
+  const bool gathers = op == KEEL_OP_GATHER;
+  Case* each = push({9, 33}, {21, 33}, 0, "varied/unaligned");
+  each->inputs[0] = shifted(each->inputs[0], 1);
+  each->inputs[1] = shifted(each->inputs[1], 1);
+  each->outputs[0] = shifted(each->outputs[0], 3);
+  // Whole rows, where one tensor alone keeps wide units from being used.
+  const Shape rows_from = {17, 64};
+  const Shape rows_to = {23, 64};
+  each = push(rows_from, rows_to, 0, "varied/rows_x_unaligned");
+  each->inputs[1].strides = {1, 0};
+  each->inputs[0] = shifted(each->inputs[0], 1 + combination % 3);
+  each->strided = true;
+  each = push(rows_from, rows_to, 0, "varied/rows_y_unaligned");
+  each->inputs[1].strides = {1, 0};
+  each->outputs[0] = shifted(each->outputs[0], 1 + combination % 3);
+  each->strided = true;
+  each = push({5, 19, 6}, {5, 8, 6}, 1, "varied/padded");
+  each->inputs[0] = padded(each->inputs[0], 1);
+  each->inputs[1] = padded(each->inputs[1], 2);
+  each->outputs[0] = padded(each->outputs[0], 3);
+  each->strided = true;
+  each = push({5, 3, 19}, {5, 3, 27}, 2, "varied/transposed");
+  each->inputs[0] = transposed(each->inputs[0]);
+  (gathers ? each->inputs[1] : each->outputs[0]) =
+      transposed(gathers ? each->inputs[1] : each->outputs[0]);
+  each->strided = true;
+}
+
+// More rows than 16 bits count, on either side, and rows longer than a block.
+void add_far_moves(keel_op_id op, bool add, std::vector<Case>* cases) {
+  constexpr uint32_t kBytesByIndex = 8;  // uint8 by int32
+  const auto push = [&](uint32_t combination, const Shape& from, const Shape& to, int64_t axis) {
+    cases->push_back(moved_case(op, combination, from, to, axis, add, ""));
+    cases->back().profile = Profile::kQuick;
+  };
+  push(0, {65'601, 1}, {300, 1}, 0);
+  push(0, {300, 1}, {65'601, 1}, 0);
+  push(9, {3, 5003}, {7, 5003}, 0);
+  push(1, {2, 4099}, {2, 515}, 1);
+  push(kBytesByIndex, {2, 515}, {2, 4099}, 1);
+}
+
 std::vector<Case> moved_cases(keel_op_id op) {
   std::vector<Case> cases;
   const auto combinations = static_cast<uint32_t>(find_schema(op)->dtypes.size());
@@ -188,7 +332,9 @@ std::vector<Case> moved_cases(keel_op_id op) {
   for (const bool add : adds) {
     for (uint32_t c = 0; c < combinations; ++c) {
       cases.push_back(moved_case(op, c, {7, 33}, {19, 33}, 0, add, ""));
+      add_varied_moves(op, c, add, &cases);
     }
+    add_far_moves(op, add, &cases);
     for (const uint32_t c : {0U, 1U, 9U}) {  // float32 and bfloat16 by int32, float32 by int64
       const auto push = [&](const Shape& from, const Shape& to, int64_t axis,
                             const std::string& suffix = "") -> Case* {
@@ -230,9 +376,12 @@ std::vector<Case> reduce_cases() {
   const auto combinations = static_cast<uint32_t>(cases.schema().dtypes.size());
   for (int64_t function = 0; function <= KEEL_REDUCE_FUNCTION_LOG_SUM_EXP; ++function) {
     for (uint32_t c = 0; c < combinations; ++c) {
-      if (is_tried(function, cases.schema().dtypes[c])) cases.add(function, c, {13, 7}, 0b10);
+      if (!is_tried(function, cases.schema().dtypes[c])) continue;
+      cases.add(function, c, {13, 7}, 0b10);
+      add_varied(&cases, function, c);
     }
     add_shapes(&cases, function);
+    add_lone(&cases, function);
   }
   return cases.take();
 }
