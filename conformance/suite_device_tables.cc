@@ -261,6 +261,7 @@ void info_of_each(const Context& context) {
   const TableInstance instance(context);  // none of its devices is open
   const uint32_t count = instance.count();
   check(instance.count() == count, "device.count differs from one call to the next");
+  std::set<std::vector<uint8_t>> identities;
   for (uint32_t ordinal = 0; ordinal < std::min(count, 16U); ++ordinal) {
     auto info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
     need(table_of(context).info(instance.get(), ordinal, &info), "device.info");
@@ -285,6 +286,12 @@ void info_of_each(const Context& context) {
     check((info.capabilities & ~known_capabilities()) == 0,
           fmt::format("device {}: capabilities {:#x}", ordinal, info.capabilities));
     check(info.numa_node >= -1, fmt::format("device {}: numa_node {}", ordinal, info.numa_node));
+    std::vector<uint8_t> uuid;
+    for (const uint8_t each : info.uuid) uuid.push_back(observe(each));
+    const bool is_known =
+        std::any_of(uuid.begin(), uuid.end(), [](uint8_t each) { return each != 0; });
+    check(!is_known || identities.insert(uuid).second,
+          fmt::format("device {} has the uuid of another device", ordinal));
     check(info.memory_bytes == 0 || info.max_alloc_bytes <= info.memory_bytes,
           fmt::format("device {}: max_alloc_bytes {} of {}", ordinal, info.max_alloc_bytes,
                       info.memory_bytes));
