@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 #include <functional>
+#include <set>
 
 #include "conformance/levels.h"
 #include "conformance/table_calls.h"
