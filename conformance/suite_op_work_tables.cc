@@ -237,7 +237,7 @@ void add_op_work_table_cases(const Environment&, std::vector<Case>* cases) {
     const keel_op_id op = schema.op;
     cases->push_back(
         {fmt::format("ops/tables/{}/{}{}", name, schema.name, strided ? "/strided" : ""),
-         KEEL_CAPABILITY_OPS | KEEL_CAPABILITY_ASYNC | KEEL_CAPABILITY_FILL,
+         KEEL_CAPABILITY_OPS | KEEL_CAPABILITY_ASYNC,
          /*full=*/false,
          [op, strided, body](const Context& context) { body(context, op, strided); }});
   };
