@@ -9,13 +9,12 @@ namespace {
 
 void add_missing(ElementwiseCases* cases, const Function& function) {
   if (function.operands < 2) return;
-  static constexpr const char* kNames[] = {"a_number", "b_number", "c_number"};
   for (uint32_t i = 0; i < function.operands; ++i) {
     Numbers numbers;
     numbers.a = numbers.b = numbers.c = 0.5;
     const uint32_t combination = function.takes_floats ? kF32 : kI64;
     if (!function.takes_floats) numbers.a = numbers.b = numbers.c = 3;
-    cases->add(function, combination, kNames[i], {129}, numbers, 1U << i);
+    cases->add(function, combination, operand_name(i) + "_number", {129}, numbers, 1U << i);
   }
 }
 
@@ -67,7 +66,7 @@ void add_signs(ElementwiseCases* cases, const Function& function) {
 
 // Numbers outside of a function's range or at its end, infinities and NaN in each operand.
 void add_range(ElementwiseCases* cases, const Function& function) {
-  const auto add = [&](D content, const char* suffix, uint32_t operand) {
+  const auto add = [&](D content, const std::string& suffix, uint32_t operand) {
     const uint32_t combination = static_cast<uint32_t>(function.number) % 3 == 0 ? kBf16 : kF32;
     Case* const each = cases->add(function, combination, suffix, {509});
     each->inputs[operand].distribution = content;
@@ -103,8 +102,7 @@ void add_range(ElementwiseCases* cases, const Function& function) {
     case KEEL_ELEMENTWISE_FUNCTION_TANH_BACKWARD:
     case KEEL_ELEMENTWISE_FUNCTION_SIGMOID_BACKWARD:
       for (uint32_t i = 0; i < function.operands; ++i) {
-        constexpr const char* kNames[] = {"a_non_finite", "b_non_finite", "c_non_finite"};
-        add(D::kNonFinite, kNames[i], i);
+        add(D::kNonFinite, operand_name(i) + "_non_finite", i);
       }
       break;
     default:

@@ -84,7 +84,6 @@ void add_layouts_of_dtypes(ElementwiseCases* cases, uint32_t combination) {
   const bool to_truth = dtypes.outputs[0] == KEEL_UINT8 && dtypes.inputs[0] != KEEL_UINT8;
   const bool truncates = dtypes.outputs[0] == KEEL_INT64 && dtypes.inputs[1] == KEEL_FLOAT32;
   const Function& function = kFunctions[kTried[truncates ? 3 : to_truth ? 2 : from_truth ? 1 : 0]];
-  static constexpr const char* kNames[] = {"a", "b", "c"};
   const Shape shapes[] = {{31, 17}, {3, 1027}, {67, 3}, {5, 16, 9}, {129, 64}};
   size_t turn = combination;
   const auto next = [&]() -> const Shape& { return shapes[turn++ % std::size(shapes)]; };
@@ -92,7 +91,7 @@ void add_layouts_of_dtypes(ElementwiseCases* cases, uint32_t combination) {
     return cases->add(function, combination, suffix, shape);
   };
   for (uint32_t i = 0; i < function.operands; ++i) {
-    const std::string name = kNames[i];
+    const std::string name = operand_name(i);
     Case* each = add(name + "_unaligned", {1031});
     each->inputs[i] = shifted(each->inputs[i], 1 + combination % 3);
     each = add(name + "_transposed", next());
@@ -120,8 +119,8 @@ void add_layouts_of_dtypes(ElementwiseCases* cases, uint32_t combination) {
   for (uint32_t i = 0; i < function.operands; ++i) {
     Numbers numbers;
     numbers.a = numbers.b = numbers.c = 1;
-    each = cases->add(function, combination, std::string(kNames[i]) + "_number/strided", {31, 17},
-                      numbers, 1U << i);
+    each = cases->add(function, combination, operand_name(i) + "_number/strided", {31, 17}, numbers,
+                      1U << i);
     for (CaseTensor& input : each->inputs) {
       if (input.present) input = padded(input, 3);
     }

@@ -225,6 +225,11 @@ class ElementwiseCases {
 // Combination numbers of the table's row that cases name.
 enum Combination : uint32_t { kF32, kBf16, kF16, kF64, kI64, kI32 };
 
+// "a", "b" or "c".
+inline std::string operand_name(uint32_t i) {
+  return {static_cast<char>('a' + i)};
+}
+
 // Cases by layout: for each of a few functions, and for each combination of dtypes.
 void add_strided(ElementwiseCases* cases, const Function& function, uint32_t combination);
 void add_layouts(ElementwiseCases* cases, const Function& function, uint32_t combination);
