@@ -361,6 +361,83 @@ void missing_rank(const Context& context) {
   expect_works(ranks, "a communicator behind one that was not made");
 }
 
+std::vector<uint32_t> all_ranks(uint32_t world) {
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < world; ++rank) ranks.push_back(rank);
+  return ranks;
+}
+
+// A split waits for a rank that comes late, up to a deadline of more than 32 bits.
+void late_split(const Context& context) {
+  constexpr int64_t kDeadline = (int64_t{1} << 32) + 1000;
+  const keel_ccl_table& table = ccl_table_of(context);
+  if (!observe(KEEL_HAS(keel_ccl_table, &table, split))) unsupported("there is no ccl.split");
+  usual_shape(context);
+  const TableDevices devices(context);
+  const TableRanks whole(context, devices);
+  const uint32_t world = whole.world();
+  const std::vector<uint32_t> all = all_ranks(world);
+  std::vector<keel_plugin_comm*> made(world, nullptr);
+  const std::vector<keel_status> statuses = whole.call_all([&](uint32_t rank) {
+    if (rank == world - 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return table.split(whole.comm(rank), all.data(), world, rank, kDeadline, &made[rank]);
+  });
+  for (const keel_status status : statuses) {
+    if (status == KEEL_UNSUPPORTED) unsupported("the library has no splits");
+    need(status, "ccl.split, to which one rank came late");
+  }
+  const TableRanks part(context, devices, all, made);
+  expect_works(part, "a split to which one rank came late");
+}
+
+// A rank that splits alone gives up at its deadline, where the library knows one: a short one, and
+// a longer one, so that a library that takes it for another unit is late or early.
+void lone_split(const Context& context) {
+  const keel_ccl_table& table = ccl_table_of(context);
+  if (!observe(KEEL_HAS(keel_ccl_table, &table, abort) &&
+               KEEL_HAS(keel_ccl_table, &table, split))) {
+    unsupported("there is no ccl.abort, or no ccl.split");
+  }
+  usual_shape(context);
+  const TableDevices devices(context);
+  for (const int64_t deadline : {int64_t{2'000'000}, int64_t{250'000'000}}) {
+    const TableRanks ranks(context, devices);
+    const std::vector<uint32_t> all = all_ranks(ranks.world());
+    keel_plugin_comm* made = nullptr;
+    std::atomic<bool> is_back{false};
+    bool in_time = false;
+    keel_status status = KEEL_OK;
+    int64_t waited_ns = 0;
+    run_threads(2, [&](uint32_t thread) {
+      using Clock = std::chrono::steady_clock;
+      if (thread == 0) {
+        const auto start = Clock::now();
+        status = table.split(ranks.comm(0), all.data(), ranks.world(), 0, deadline, &made);
+        waited_ns = std::chrono::nanoseconds(Clock::now() - start).count();
+        is_back.store(true);
+        return;
+      }
+      in_time =
+          poll_unobserved(
+              [&] { return is_back.load() ? keel_status{KEEL_OK} : keel_status{KEEL_NOT_READY}; },
+              context.environment.wait_ns / 2) == KEEL_OK;
+      (void)table.abort(ranks.comm(0));  // ends a split that knows no deadline
+    });
+    in_time = observe(in_time);
+    status = observe_status(status);
+    if (status == KEEL_UNSUPPORTED) unsupported("the library has no splits");
+    if (!in_time && deadline < 100'000'000) unsupported("the library's splits know no deadline");
+    check(in_time, "ccl.split of one rank alone goes on past its deadline");
+    need_be(KEEL_TIMED_OUT, status, "ccl.split of one rank alone");
+    const int64_t waited = observe(waited_ns);
+    check(waited >= deadline * 9 / 10,
+          fmt::format("ccl.split gives up after {} of {} ns", waited, deadline));
+    for (uint32_t rank = 1; rank < ranks.world(); ++rank) (void)table.abort(ranks.comm(rank));
+  }
+  const TableRanks next(context, devices);
+  expect_works(next, "a communicator made after a split that gave up");
+}
+
 // Destroyed communicators must release all resources.
 void given_back(const Context& context) {
   usual_shape(context);
@@ -386,6 +463,8 @@ void add_ccl_order_cases(const Environment&, std::vector<Case>* cases) {
   add("two_streams", two_streams);
   add("late_rank", late_rank);
   add("missing_rank", missing_rank);
+  add("split/late_rank", late_split);
+  add("split/missing_rank", lone_split);
   add("given_back", given_back);
 }
 
