@@ -31,6 +31,8 @@ struct Far {
 };
 
 constexpr int64_t kPast16 = 65601;  // past 2^16 and past the 65535 blocks of a grid's axis
+// Rows of a table, of which half are past 2^16: drawn indices reach them.
+constexpr int64_t kLargeTable = 131'101;
 // More than 2^16 elements, with a tail: the CPU starts a second piece there.
 const Extents kPastAPiece = {3, 21851};
 const Extents kLongRows = {2, 5003};
@@ -39,7 +41,8 @@ const Extents kManyRows = {kPast16, 1};
 const Extents kManyPairs = {kPast16, 2};
 
 std::vector<Far> fars() {
-  constexpr double kLastFirst = 0x1p31 - kPast16;  // makes the last row's index the largest int32
+  constexpr double kLastFirst =
+      0x1p31 - kLargeTable;  // makes the last row's index the largest int32
   return {
       {KEEL_OP_FILL, {3}, Dtypes::kAll, {kPastAPiece}},
       {KEEL_OP_CAST, {}, Dtypes::kAll, {kPastAPiece}},
@@ -62,8 +65,8 @@ std::vector<Far> fars() {
       {KEEL_OP_ROPE,
        {0, 1},
        Dtypes::kFirst,
-       {{300, 1, 2, kPast16}, {kPast16, 1, 2, 5}, {2, 1, 5002, 3}, {1, kPast16, 2, 3}}},
-      {KEEL_OP_ROPE, {1, 0}, Dtypes::kFirst, {{300, 1, 2, kPast16}, {2, 1, 5002, 3}}},
+       {{300, 1, 2, kLargeTable}, {kPast16, 1, 2, 5}, {2, 1, 5002, 3}, {1, kPast16, 2, 3}}},
+      {KEEL_OP_ROPE, {1, 0}, Dtypes::kFirst, {{300, 1, 2, kLargeTable}, {2, 1, 5002, 3}}},
 
       {KEEL_OP_SUM, {1}, Dtypes::kAll, {kLongRows}},
       {KEEL_OP_SUM, {0}, Dtypes::kAll, {{5003, 2}, {2, kPast16}}},
@@ -110,13 +113,16 @@ std::vector<Far> fars() {
       {KEEL_OP_ATTENTION_MERGE, {}, Dtypes::kFirst, {{kPast16, 1, 2}}},
 
       // rows of the table, columns, indices
-      {KEEL_OP_EMBEDDING, {0}, Dtypes::kFirst, {{kPast16, 1, 300}, {7, 1, kPast16}, {3, 5003, 15}}},
-      {KEEL_OP_EMBEDDING, {kLastFirst}, Dtypes::kAll, {{kPast16, 1, 300}}},
+      {KEEL_OP_EMBEDDING,
+       {0},
+       Dtypes::kFirst,
+       {{kLargeTable, 1, 300}, {7, 1, kPast16}, {3, 5003, 15}}},
+      {KEEL_OP_EMBEDDING, {kLastFirst}, Dtypes::kAll, {{kLargeTable, 1, 300}}},
       {KEEL_OP_EMBEDDING_BACKWARD,
        {0},
        Dtypes::kFirst,
        {{7, 1, kPast16}, {3, 5003, 15}, {9, 1027, 129}}},
-      {KEEL_OP_EMBEDDING_BACKWARD, {kLastFirst}, Dtypes::kFirst, {{kPast16, 1, 300}}},
+      {KEEL_OP_EMBEDDING_BACKWARD, {kLastFirst}, Dtypes::kFirst, {{kLargeTable, 1, 300}}},
 
       // m, n, k: more than the CPU's blocks, deep, and thin in each direction
       {KEEL_OP_MATMUL, {0, 0, 1, 0, 0}, Dtypes::kAll, {{200, 70, 400}, {70, 800, 70}}},

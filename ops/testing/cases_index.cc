@@ -313,7 +313,8 @@ void add_varied_moves(keel_op_id op, uint32_t combination, bool add, std::vector
   each->strided = true;
 }
 
-// More rows than 16 bits count, on either side, and rows longer than a block.
+// More rows than 16 bits count, on either side, half of them past those, and rows longer than a
+// block.
 void add_far_moves(keel_op_id op, bool add, std::vector<Case>* cases) {
   constexpr uint32_t kBytesByIndex = 8;  // uint8 by int32
   const auto push = [&](uint32_t combination, const Shape& from, const Shape& to, int64_t axis) {
@@ -322,8 +323,8 @@ void add_far_moves(keel_op_id op, bool add, std::vector<Case>* cases) {
   };
   // Scatter walks the whole axis for each line, and Mesa's software driver ends loops after 65,535
   // rounds.
-  if (op == KEEL_OP_GATHER) push(0, {65'601, 1}, {300, 1}, 0);
-  push(0, {300, 1}, {65'601, 1}, 0);
+  if (op == KEEL_OP_GATHER) push(0, {131'101, 1}, {300, 1}, 0);
+  push(0, {300, 1}, {131'101, 1}, 0);
   push(9, {3, 5003}, {7, 5003}, 0);
   push(1, {2, 4099}, {2, 515}, 1);
   push(kBytesByIndex, {2, 515}, {2, 4099}, 1);
