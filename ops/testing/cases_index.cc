@@ -159,16 +159,25 @@ void add_shapes(ReduceCases* cases, int64_t function) {
 // and one in a whole tensor: its effect reaches the result, from whatever thread looks at it.
 void add_lone(ReduceCases* cases, int64_t function) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const uint32_t usual = usual_combination(function, cases->schema());
+  // Combinations of a float input, by turns.
+  std::vector<uint32_t> combinations;
+  for (uint32_t c = 0; c < cases->schema().dtypes.size(); ++c) {
+    const DtypeCombination& dtypes = cases->schema().dtypes[c];
+    if (is_tried(function, dtypes) && !kit::is_integer(dtypes.inputs[0])) combinations.push_back(c);
+  }
+  size_t turn = 0;
   struct Lone {
     const char* text;
     double value;
     D among;
   };
   std::vector<Lone> all;
-  if (gives_truth(function)) {
-    all = {function == KEEL_REDUCE_FUNCTION_ANY ? Lone{"truth", 0.25, D::kLoneAmongZeroes}
-                                                : Lone{"zero", 0, D::kLone}};
+  if (function == KEEL_REDUCE_FUNCTION_ANY) {
+    all = {{"truth", 0.25, D::kLoneAmongZeroes},
+           {"minus_truth", -3, D::kLoneAmongZeroes},
+           {"nan", std::nan(""), D::kLoneAmongZeroes}};
+  } else if (function == KEEL_REDUCE_FUNCTION_ALL) {
+    all = {{"zero", 0, D::kLone}, {"nan", std::nan(""), D::kLone}};
   } else {
     all = {{"nan", std::nan(""), D::kLone},
            {"inf", kInfinity, D::kLone},
@@ -182,7 +191,8 @@ void add_lone(ReduceCases* cases, int64_t function) {
   }
   const auto add = [&](const Lone& lone, const Shape& shape, uint32_t axes, int64_t of,
                        std::vector<int64_t> places, const std::string& suffix) {
-    CaseTensor& x = cases->add(function, usual, shape, axes, suffix + lone.text)->inputs[0];
+    const uint32_t combination = combinations[turn++ % combinations.size()];
+    CaseTensor& x = cases->add(function, combination, shape, axes, suffix + lone.text)->inputs[0];
     x.distribution = lone.among;
     x.lone = lone.value;
     x.bound = of;
