@@ -112,6 +112,34 @@ void idle_time(const Context& context) {
                     device, longest));
 }
 
+// The time of an event is that of its end, not of the call that records it: the second one is
+// recorded behind held work, and ends when that is let go.
+void held_time(const Context& context) {
+  constexpr int64_t kHeld = 30 * kMillisecond;
+  TableBench bench(context, 1);
+  if (!bench.can_hold()) unsupported("no native gate and no test table to hold a stream with");
+  keel_plugin_event* const start = bench.event(KEEL_EVENT_TIMING);
+  keel_plugin_event* const end = bench.event(KEEL_EVENT_TIMING);
+  const int64_t first = observe_now();
+  bench.record(start, 0);
+  need(bench.poll(start), "event_query");
+  uint64_t held = 0;
+  bench.behind_work(0, [&] {
+    bench.record(end, 0);
+    const int64_t before = observe_now();
+    pause_ns(kHeld);
+    held = static_cast<uint64_t>(observe_now() - before);
+  });
+  need(bench.poll(end), "event_query");
+  const auto longest = static_cast<uint64_t>(observe_now() - first);
+  bench.settle();
+  const uint64_t device = elapsed(bench, start, end);
+  check(device >= held - held / 32 && device <= at_most(longest),
+        fmt::format("{} ns to an event behind work that was held for {} ns, of {} ns on the host's "
+                    "clock in all",
+                    device, held, longest));
+}
+
 // The times of consecutive spans must add up to the time of the whole, within 1 % of the whole plus
 // 2 us per span.
 void spans_add_up(const Context& context) {
@@ -198,6 +226,7 @@ void add_time_table_cases(const Environment&, std::vector<Case>* cases) {
   };
   add("time/against_the_wall", against_the_wall, KEEL_CAPABILITY_TIMING);
   add("time/idle", idle_time, KEEL_CAPABILITY_TIMING);
+  add("time/held", held_time, KEEL_CAPABILITY_TIMING);
   add("time/spans_add_up", spans_add_up, KEEL_CAPABILITY_TIMING);
   add("time/recorded_again", recorded_again, KEEL_CAPABILITY_TIMING);
   add("time/of_two_streams", of_two_streams, KEEL_CAPABILITY_TIMING);
