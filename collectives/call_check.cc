@@ -117,9 +117,13 @@ Status check_call(const Request& request, Device& device, Stream& stream, uint32
   if (request.root >= world) {
     return failure(KEEL_INVALID_ARGUMENT, "root is {}, there are {} ranks", request.root, world);
   }
-  KEEL_RETURN_IF_ERROR(check_buffer(device, request.send, request.send_bytes(rank, world), "send"));
-  KEEL_RETURN_IF_ERROR(
-      check_buffer(device, request.receive, request.receive_bytes(rank, world), "receive"));
+  const uint64_t send_bytes = request.send_bytes(rank, world);
+  const uint64_t receive_bytes = request.receive_bytes(rank, world);
+  KEEL_RETURN_IF_ERROR(check_buffer(device, request.send, send_bytes, "send"));
+  // In place, the buffer is checked already.
+  if (request.receive != request.send || receive_bytes > send_bytes) {
+    KEEL_RETURN_IF_ERROR(check_buffer(device, request.receive, receive_bytes, "receive"));
+  }
   KEEL_RETURN_IF_ERROR(check_overlap(request, rank, world));
   return stream.status();
 }

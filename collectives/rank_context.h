@@ -50,15 +50,17 @@ struct Side {
 
 // Returns the host address of |size| bytes at |pointer|, in |device|'s memory or in host memory
 // with the same address on the device. NULL if neither the calling thread's lookup cache, |cache|,
-// nor a registration covers the bytes.
+// nor a registration covers the bytes. |checked|, unless NULL: |checked_size| bytes there have just
+// been found at the same address, so that an operation in place asks the kernel once.
 inline void* host_address(Device& device, const BlockLookupCache& cache, void* pointer,
-                          uint64_t size) {
+                          uint64_t size, const void* checked = nullptr, uint64_t checked_size = 0) {
   char* const alias = device.memory().known_alias(cache, pointer, size);
   if (alias != nullptr) [[likely]] {
     return alias;
   }
-  return size != 0 && device.host_registrations().has_same_address(pointer, size) ? pointer
-                                                                                  : nullptr;
+  if (size == 0) return nullptr;
+  if (pointer == checked && size <= checked_size) return pointer;
+  return device.host_registrations().has_same_address(pointer, size) ? pointer : nullptr;
 }
 
 // Both buffers of an operation.

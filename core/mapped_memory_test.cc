@@ -34,9 +34,16 @@ TEST(MappedMemoryTest, HolesAndInaccessiblePagesAreNot) {
   EXPECT_FALSE(is_mapped(pages + 2 * page, 1));
   EXPECT_FALSE(is_mapped(pages + 2 * page - 1, 2));
   EXPECT_FALSE(is_mapped(nullptr, 1));
+  EXPECT_FALSE(is_mapped(reinterpret_cast<void*>(7), 1));
+  EXPECT_FALSE(is_mapped(reinterpret_cast<void*>(UINTPTR_MAX - page), 1)) << "of the kernel";
+  // The last word of a page, and each of two pages of which one cannot be read.
+  EXPECT_TRUE(is_mapped(pages + page - 1, 1));
+  EXPECT_TRUE(is_mapped(pages + page - 1, 2));
   EXPECT_FALSE(is_mapped(pages, UINT64_MAX)) << "past the end of the address space";
   ASSERT_EQ(mprotect(pages, page, PROT_NONE), 0);
   EXPECT_FALSE(is_mapped(pages, page));
+  EXPECT_FALSE(is_mapped(pages + page - 1, 2));
+  EXPECT_TRUE(is_mapped(pages + page, 1));
   munmap(pages, 2 * page);
   munmap(pages + 3 * page, page);
 }
