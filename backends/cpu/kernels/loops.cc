@@ -9,9 +9,10 @@ namespace keel::cpu::kernels {
 namespace {
 
 // Extents of a two-sided box: 16 elements of four bytes are a line of the cache in the operand
-// that is walked across, and 64 are four lines in the others.
+// that is walked across, and 128 are eight lines in the others, of which fewer than that are a
+// third slower: memory opens a page for each row.
 constexpr int64_t kTileRows = 16;
-constexpr int64_t kTileColumns = 64;
+constexpr int64_t kTileColumns = 128;
 // Shorter axes would make tiles that are all edge.
 constexpr int64_t kLeastOfTile = 8;
 
@@ -124,7 +125,7 @@ void Loops::cut(int64_t elements) {
   cut_in_order(elements);
 }
 
-void Loops::cut_into_tiles(int64_t elements) {
+void Loops::cut_into_tiles(int64_t elements, int64_t tile_elements) {
   merge();
   const uint32_t crossing = crossing_axis(*this);
   if (crossing == 0) {
@@ -134,9 +135,9 @@ void Loops::cut_into_tiles(int64_t elements) {
   for (uint32_t axis = crossing; axis > 1; --axis) swap_axes(this, axis, axis - 1);
   is_tiled = true;
   box[0] = std::min(extent[0], kTileColumns);
-  box[1] = std::min({extent[1], kTileRows, elements / box[0]});
+  box[1] = std::min({extent[1], kTileRows, tile_elements / box[0]});
   const bool is_whole = box[0] == extent[0] && box[1] == extent[1];
-  fill_boxes(this, 2, is_whole ? elements / (box[0] * box[1]) : 1);
+  fill_boxes(this, 2, is_whole ? tile_elements / (box[0] * box[1]) : 1);
 }
 
 int64_t Loops::count() const {

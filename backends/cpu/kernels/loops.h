@@ -33,10 +33,10 @@ struct Loops {
   void cut_in_order(int64_t elements);
   void cut(int64_t elements);
   // Like cut, but where an operand's smallest stride is not that of the innermost axis, as in a
-  // transposition, boxes have two sides, so that a line of the cache is used as a whole. Boxes
-  // then leave the order of the loops, and follow each other along that operand's lines: its pages
-  // stay in the TLB.
-  void cut_into_tiles(int64_t elements);
+  // transposition, boxes of at most |tile_elements| have two sides, so that a line of the cache is
+  // used as a whole. Boxes then leave the order of the loops, and follow each other along that
+  // operand's lines: its pages stay in the TLB.
+  void cut_into_tiles(int64_t elements, int64_t tile_elements);
 
   int64_t count() const;
   int64_t boxes() const;

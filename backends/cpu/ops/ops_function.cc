@@ -58,7 +58,7 @@ Loops loops_of(const Call& call) {
     loops.cut(kBoxElements<Number>);  // the function depends on the place in row-major order
   } else {
     loops.sort();
-    loops.cut_into_tiles(kBoxElements<Number>);
+    loops.cut_into_tiles(kBoxElements<Number>, kTileElements<Number>);
   }
   return loops;
 }
@@ -75,7 +75,7 @@ Number to_number(double value) {
 // The boxes of [begin, end).
 template <typename Number>
 void run_boxes(const Call& call, const Loops& loops, int64_t begin, int64_t end) {
-  constexpr int64_t kElements = kBoxElements<Number>;
+  constexpr int64_t kElements = kTileElements<Number>;
   alignas(64) Number room[4][kElements];
   RawBox<Number> raw;
   alignas(64) uint32_t words[kernels::whole_words(kElements / 4 + 2)];
