@@ -82,7 +82,7 @@ std::vector<KernelSet> own_sets() {
                   {std::as_bytes(std::span(kValues)), "main"},
                   {std::as_bytes(std::span(kPlaces)), "main"},
                   /*shared=*/{},
-                  {4, 8, 16, 12, 4, 16, 24, 4, 4},
+                  {4, 8, 16, 12, 4, 16, 24, 8},
                   /*shared_bytes=*/0,
                   /*grid_blocks=*/65'535,
                   /*block_threads=*/128});

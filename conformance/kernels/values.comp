@@ -2,7 +2,7 @@
 #version 460
 // result = the bytes of all other arguments, concatenated. Push constants contain only words and
 // vectors of words, because narrower types need an extension, and 128 bytes, because some devices
-// support no more. The second and the third argument follow a gap.
+// support no more. The second and the third argument follow a gap, and the last is no single word.
 #extension GL_EXT_buffer_reference : require
 layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Words {
@@ -17,8 +17,7 @@ layout(push_constant, std430) uniform Arguments {
   uint e;
   uvec4 f;
   uint g[6];
-  uint h;
-  uint i;
+  uvec2 h;
 };
 
 void main() {
@@ -30,6 +29,6 @@ void main() {
   result.at[10] = e;
   for (int at = 0; at < 4; ++at) result.at[11 + at] = f[at];
   for (int at = 0; at < 6; ++at) result.at[15 + at] = g[at];
-  result.at[21] = h;
-  result.at[22] = i;
+  result.at[21] = h.x;
+  result.at[22] = h.y;
 }

@@ -18,6 +18,18 @@ void add_missing(ElementwiseCases* cases, const Function& function) {
   }
 }
 
+// Functions of an element's index, which is row-major in y whatever the order of y's memory.
+void add_indexed(ElementwiseCases* cases, const Function& function) {
+  for (const uint32_t combination : {kF32, kF64}) {
+    Case* each = cases->add(function, combination, "output_reversed", {5, 7, 3});
+    each->outputs[0] = transposed(each->outputs[0]);
+    each->strided = true;
+    each = cases->add(function, combination, "output_padded", {67, 33});
+    each->outputs[0] = padded(each->outputs[0], 3);
+    each->strided = true;
+  }
+}
+
 void add_random(ElementwiseCases* cases, const Function& function) {
   const std::pair<int64_t, int64_t> keys[] = {
       {12345, 0}, {int64_t{9} << 32, 7}, {-2, (int64_t{1} << 32) - 2}, {1, int64_t{1} << 40}};
@@ -178,6 +190,9 @@ std::vector<Case> elementwise_cases() {
   for (const Function& function : kFunctions) {
     const bool random = function.number >= KEEL_ELEMENTWISE_FUNCTION_UNIFORM;
     if (random) add_random(&cases, function);
+    if (random || function.number == KEEL_ELEMENTWISE_FUNCTION_ARANGE) {
+      add_indexed(&cases, function);
+    }
     for (uint32_t c = 0; c < combinations; ++c) {
       const DtypeCombination& dtypes = cases.schema().dtypes[c];
       if (is_repeated(function, cases.schema().dtypes, c)) continue;
