@@ -20,12 +20,13 @@ if (($# == 0)); then
   (
     cd "$folder/tests/device"
     "$torch_environment/bin/python" -m unittest discover
-    # The models, and special values, on Vulkan's device too, where the wheel has the plugin and the
-    # machine a device.
+    # The models, special values, and PyTorch's own samples on Vulkan's device too, where the wheel
+    # has the plugin and the machine a device.
     export KEEL_DEVICES=vulkan:0,cpu:0
     if "$torch_environment/bin/python" -c \
         'import keel_torch; raise SystemExit(keel_torch.devices()[:1] != ["vulkan:0"])'; then
-      "$torch_environment/bin/python" -m unittest test_device_training test_device_values
+      "$torch_environment/bin/python" -m unittest test_device_training test_device_values \
+        test_device_operators
     else
       echo "no device vulkan:0: its tests are left out"
     fi

@@ -162,11 +162,15 @@ void refuse_negative_exponent(const at::Tensor& base, const at::Tensor& exponent
               "Integers to negative integer powers are not allowed.");
 }
 
+bool has_gelu_by_tanh(at::ScalarType type) {
+  return type == at::kFloat || type == at::kHalf || type == at::kBFloat16;
+}
+
 // gelu by tanh and its gradient: operators of Keel's own.
 bool gelu_by_tanh(at::Tensor& output, const at::Tensor& x) {
   const at::Tensor input = dense(x);
   if (!output.defined()) output = at::empty_like(input);
-  if (!output.is_contiguous() || !at::isFloatingType(x.scalar_type()) ||
+  if (!output.is_contiguous() || !has_gelu_by_tanh(x.scalar_type()) ||
       output.scalar_type() != x.scalar_type() || output.sizes() != x.sizes()) {
     return false;
   }
@@ -181,7 +185,7 @@ bool gelu_backward_by_tanh(at::Tensor& output, const at::Tensor& dy, const at::T
   const at::Tensor gradient = dense(dy);
   const at::Tensor input = dense(x);
   if (!output.defined()) output = at::empty_like(input);
-  if (!output.is_contiguous() || !at::isFloatingType(x.scalar_type()) ||
+  if (!output.is_contiguous() || !has_gelu_by_tanh(x.scalar_type()) ||
       output.sizes() != x.sizes() || dy.sizes() != x.sizes() ||
       dy.scalar_type() != x.scalar_type() || output.scalar_type() != x.scalar_type()) {
     return false;
@@ -231,6 +235,10 @@ bool compute(const Row& row, at::Tensor& output, const c10::IValue* arguments, s
         if (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool) return false;
       }
       if (count > 2) call.alpha = arguments[2].toScalar().toDouble();
+      // Of bool, a sum is `or`, which has no factor.
+      if (call.alpha == 0 && a.scalar_type() == at::kBool && b.scalar_type() == at::kBool) {
+        return false;
+      }
       if (row.form == Form::kReversed) std::swap(a, b);
       return elementwise(call, output, {a, b});
     }

@@ -4,7 +4,8 @@
     python operators.py [--update] [--device keel:0] [--verbose] [NAME...]
 
 A sample passes if the results agree and nothing ran on the CPU. Compares the counts with
-operators.txt, or writes them there. The table comes with PyTorch's wheel. test_device_operators.py
+the list of the device's backend, operators_cpu.txt or operators_vulkan.txt, or writes them there.
+The table comes with PyTorch's wheel. test_device_operators.py
 runs a part of the list in every run of the tests.
 """
 
@@ -19,7 +20,6 @@ import torch
 import keel_torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-LIST = pathlib.Path(__file__).with_name("operators.txt")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int64": torch.int64}
 # Of a type: what 16 bits, and another order of summation, allow.
 TOLERANCES = {
@@ -149,9 +149,18 @@ def judge(device, names, verbose=False):
     return counts
 
 
-def committed():
+def list_of(device):
+    """The list of the backend behind |device|, keel:0."""
+    backend = keel_torch.devices()[torch.device(device).index or 0].split(":")[0]
+    return pathlib.Path(__file__).with_name(f"operators_{backend}.txt")
+
+
+def committed(device):
     counts = {}
-    for line in LIST.read_text().splitlines():
+    path = list_of(device)
+    if not path.exists():  # what a backend without a list has to reach
+        path = path.with_name("operators_cpu.txt")
+    for line in path.read_text().splitlines():
         if line and not line.startswith("#"):
             *name, passed, _, samples = line.split()
             counts[" ".join(name)] = (int(passed), int(samples))
@@ -195,9 +204,9 @@ def main():
         lines = ["# Samples of op_db that pass, of how many; written by operators.py --update.",
                  f"# {passed} of {samples}; {enough} of {len(counts)} at least 95 %."]
         lines += [f"{name} {one} of {of}" for name, (one, of) in sorted(counts.items())]
-        LIST.write_text("\n".join(lines) + "\n")
+        list_of(options.device).write_text("\n".join(lines) + "\n")
         return 0
-    worse = shortfalls(counts, committed())
+    worse = shortfalls(counts, committed(options.device))
     for line in worse:
         print(line)
     return 1 if worse else 0

@@ -36,6 +36,17 @@ class MissingTest(DeviceCase):
         keel_torch.reset_fallbacks()
         self.assertEqual(keel_torch.fallbacks(), {})
 
+    def test_types_without_kernel_run_on_the_cpu(self):
+        x = torch.linspace(-4, 4, 9, dtype=torch.float64)
+        self.assert_as_on_cpu(lambda x: nn.functional.gelu(x, approximate="tanh"), x)
+        self.assert_as_on_cpu(lambda dy, x: torch.ops.aten.gelu_backward(dy, x, approximate="tanh"),
+                              x + 1, x)
+        a, b = torch.tensor([True, False, True]), torch.tensor([True, True, False])
+        for alpha in (False, True):
+            self.assert_as_on_cpu(lambda a, b: torch.add(a, b, alpha=alpha), a, b)
+            self.assert_as_on_cpu(lambda a, b: a.add_(b, alpha=alpha), a, b)
+            self.assert_as_on_cpu(lambda a, b: torch.add(a, b[0], alpha=alpha), a, b)
+
     def test_forbidden_fallback_names_operator_and_ways_out(self):
         x = torch.linspace(0.5, 4, 6).to(self.device)
         keel_torch.forbid_fallback()
