@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "torch_version.h"
+
 namespace keel_torch {
 
 // One operation, as its Work and its error texts describe it.
@@ -56,7 +58,7 @@ class KeelWork : public c10d::Work {
   std::vector<at::Tensor> result() override { return call_.outputs; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return sequence_; }
-  std::chrono::milliseconds getTimeout() const override { return call_.timeout; }
+  std::chrono::milliseconds getTimeout() const KEEL_TORCH_2_14_OVERRIDE { return call_.timeout; }
 
   const Call& call() const { return call_; }
   // Takes finish() from the call, for a caller that runs it before settle().
