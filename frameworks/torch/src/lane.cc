@@ -96,13 +96,16 @@ void LaneWork::wait_slice(milliseconds slice) {
 
 void LaneWork::poll() {
   // One at a time: a callback may wait for the next, which another thread then settles.
-  while (true) {
+  for (bool is_first = true;; is_first = false) {
     Lane::Settled ended;
     {
       std::lock_guard lock(lane_->mutex_);
       lane_->reap(&ended, 1);
     }
-    if (ended.empty()) return;
+    if (ended.empty()) {
+      if (is_first) lane_->note_waiting();
+      return;
+    }
     lane_->settle(ended);
   }
 }
@@ -115,8 +118,14 @@ void LaneWork::abort_group() {
   lane_->abort();
 }
 
-Lane::Lane(keel_comm comm, c10::Device device, int rank, milliseconds timeout)
-    : comm_(comm), rank_(rank), stream_(device), timeout_(timeout), applied_timeout_(timeout) {}
+Lane::Lane(keel_comm comm, c10::Device device, int rank, milliseconds timeout,
+           std::shared_ptr<LaneAgreement> agreement)
+    : comm_(comm),
+      rank_(rank),
+      agreement_(std::move(agreement)),
+      stream_(device),
+      timeout_(timeout),
+      applied_timeout_(timeout) {}
 
 Lane::~Lane() {
   close();
@@ -166,6 +175,10 @@ void Lane::settle(const Settled& works) {
   if (watched != this) return;
   std::lock_guard lock(watch_mutex_);
   --watchers_in_callbacks_;
+}
+
+void Lane::note_waiting() {
+  if (agreement_) agreement_->note_waiting(sequence());
 }
 
 void Lane::refuse_if_over(const KeelWork& work) {

@@ -18,6 +18,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
+#include "lane_agreement.h"
 #include "lane_stream.h"
 #include "work.h"
 
@@ -60,7 +61,9 @@ class LaneWork : public KeelWork {
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
   // Takes |comm|, whose device at this rank is |device|. |timeout|: of operations that set none.
-  Lane(keel_comm comm, c10::Device device, int rank, std::chrono::milliseconds timeout);
+  // |agreement|: told of operations that wait for peers; may be null.
+  Lane(keel_comm comm, c10::Device device, int rank, std::chrono::milliseconds timeout,
+       std::shared_ptr<LaneAgreement> agreement);
   ~Lane();
 
   // Calls |enqueue|, which enqueues one operation of keel.h on the stream and returns its status.
@@ -93,6 +96,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void reap(Settled* out, size_t most = SIZE_MAX);
   // The status of a pending Work.
   keel_status query(const LaneWork& work) const;
+  // Called while an operation is not done.
+  void note_waiting();
   void refuse_if_over(const KeelWork& work);
   void recover_stream(const KeelWork& work);
   // Enqueues the call's finish() behind the operation, on the stream of a keel device.
@@ -107,6 +112,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
   const keel_comm comm_;
   const int rank_;
+  const std::shared_ptr<LaneAgreement> agreement_;
   LaneStream stream_;
 
   mutable std::mutex mutex_;  // protects all below, and the order of operations

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lanes of a process group: for tensors of the CPU, and for tensors of this rank's keel device.
+// The lanes of a process group: of the ranks' CPUs, and of the ranks' keel devices.
 #ifndef FRAMEWORKS_TORCH_SRC_LANES_H_
 #define FRAMEWORKS_TORCH_SRC_LANES_H_
 
@@ -13,21 +13,29 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lane.h"
+#include "lane_agreement.h"
 
 namespace keel_torch {
 
 // The first collective of keel tensors creates the communicator of the ranks' keel devices, of one
 // make or of several. A rank has one keel device in a group, since the ranks create communicators
-// in one order and know nothing of each other's devices. Thread-safe.
+// in one order and know nothing of each other's devices. Where some rank calls that collective with
+// CPU tensors, there is no such communicator, and keel tensors go through the CPU's. Thread-safe.
 class Lanes {
  public:
   // Joins the lane for tensors of the CPU; blocks until all ranks have joined, at most |timeout|.
   Lanes(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
         std::chrono::milliseconds timeout);
 
-  // The lane for tensors of |device|. The first call for a keel device blocks until all ranks have
-  // made theirs. Throws for a second keel device; |name|: of the operation, for the message.
-  Lane& of(c10::Device device, const char* name);
+  // The device at which collectives of |device|'s tensors run: |device|, or the CPU. The first call
+  // for a keel device blocks until all ranks have made theirs. Throws for a second keel device;
+  // |name|: of the operation, for the message.
+  c10::Device place(c10::Device device, const char* name);
+  // The lane for tensors of |place|, a result of place().
+  Lane& of(c10::Device place);
+
+  // Whether the ranks have agreed that keel tensors go through the communicator of the CPUs.
+  bool goes_through_cpu() const;
 
   void set_timeout(std::chrono::milliseconds timeout);
   // Number of operations that this rank has called.
@@ -37,16 +45,20 @@ class Lanes {
 
  private:
   std::shared_ptr<Lane> device_lane() const;
+  // Joins the communicator of the ranks' keel devices.
+  void join_devices(c10::Device device, std::chrono::milliseconds timeout);
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const int rank_;
   const int size_;
+  const std::shared_ptr<LaneAgreement> agreement_;
   const std::shared_ptr<Lane> cpu_;
 
   std::mutex joining_mutex_;  // held while joining; taken before |mutex_|
   mutable std::mutex mutex_;  // protects all below
   std::chrono::milliseconds timeout_;
   bool is_over_ = false;
+  bool goes_through_cpu_ = false;  // keel tensors, as the ranks have agreed
   std::optional<c10::Device> device_;
   std::shared_ptr<Lane> device_lane_;
 };

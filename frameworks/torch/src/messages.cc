@@ -313,7 +313,7 @@ class MessageLane {
     const uint64_t rest = packet_.bytes - first_bytes();
     const bool fits = request && request->tensor.nbytes() == packet_.bytes;
     if (fits) wait_for_caller(*request);
-    const at::Tensor flat = fits ? flat_output(request->tensor)
+    const at::Tensor flat = fits ? flat_output(request->tensor, device_)
                                  : at::empty({static_cast<int64_t>(packet_.bytes)},
                                              at::TensorOptions(at::kByte).device(device_));
     auto* const data = static_cast<char*>(flat.data_ptr());
@@ -345,7 +345,7 @@ class MessageLane {
     const bool fits = bytes == request.tensor.nbytes();
     if (fits && bytes > 0) {
       wait_for_caller(request);
-      const at::Tensor flat = flat_output(request.tensor);
+      const at::Tensor flat = flat_output(request.tensor, device_);
       copy(flat.data_ptr(), kept->bytes.const_data_ptr(), bytes);
       put(flat, request.tensor);
       if (!device_.is_cpu()) synchronize();

@@ -24,7 +24,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
              return c10::make_intrusive<ProcessGroup>(store, rank, size, timeout);
            }),
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
-           py::call_guard<py::gil_scoped_release>());
+           py::call_guard<py::gil_scoped_release>())
+      .def("goes_through_cpu", &ProcessGroup::goes_through_cpu,
+           "Whether keel tensors of this rank go through copies of the CPU, since some rank has "
+           "tensors of the CPU.");
 
   module.def("use_allocator", &keel_torch::use_allocator,
              "Takes the memory of later CPU tensors from Keel, so that other ranks read it in "

@@ -73,10 +73,9 @@ ProcessGroup::WorkPtr ProcessGroup::note(WorkPtr work) {
   return work;
 }
 
-ProcessGroup::WorkPtr ProcessGroup::run(c10::Device device, Call call,
+ProcessGroup::WorkPtr ProcessGroup::run(c10::Device place, Call call,
                                         const Lane::Enqueue& enqueue) {
-  Lane& lane = lanes_.of(device, call.name());
-  return note(lane.run(std::move(call), enqueue));
+  return note(lanes_.of(place).run(std::move(call), enqueue));
 }
 
 ProcessGroup::WorkPtr ProcessGroup::combine(OpType type, const std::function<WorkPtr(size_t)>& part,
@@ -94,14 +93,14 @@ uint32_t ProcessGroup::check_root(int64_t root, const char* name) const {
 }
 
 keel_reduction ProcessGroup::reduction(const ReduceOp& op, const at::Tensor& like,
-                                       const char* name) {
+                                       c10::Device place) {
   if (op != ReduceOp::PREMUL_SUM) return reduction_of(op, like.scalar_type());
   const auto* const supplement =
       dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK(supplement != nullptr, "keel: PREMUL_SUM has no factor");
-  return lanes_.of(like.device(), name)
-      .premul_sum(supplement->tensor_factor.defined() ? supplement->tensor_factor.item<double>()
-                                                      : supplement->double_factor);
+  return lanes_.of(place).premul_sum(supplement->tensor_factor.defined()
+                                         ? supplement->tensor_factor.item<double>()
+                                         : supplement->double_factor);
 }
 
 ProcessGroup::WorkPtr ProcessGroup::broadcast(Tensors& tensors,
@@ -110,9 +109,10 @@ ProcessGroup::WorkPtr ProcessGroup::broadcast(Tensors& tensors,
   const at::Tensor tensor = only(tensors, "broadcast");
   const uint32_t root = check_root(options.rootRank, "broadcast");
   const bool is_root = static_cast<int>(root) == rank_;
-  const at::Tensor flat = is_root ? flat_input(tensor) : flat_output(tensor);
+  const c10::Device place = lanes_.place(tensor.device(), "broadcast");
+  const at::Tensor flat = is_root ? flat_input(tensor, place) : flat_output(tensor, place);
   const Type type = type_for_copies(tensor.scalar_type());
-  return run(tensor.device(),
+  return run(place,
              {OpType::BROADCAST,
               "keel:broadcast",
               {flat},
@@ -131,9 +131,10 @@ ProcessGroup::WorkPtr ProcessGroup::allreduce(Tensors& tensors,
   const BelowAutograd guard;
   const at::Tensor tensor = only(tensors, "all_reduce");
   const Type type = type_for_reductions(tensor.scalar_type(), options.reduceOp, "all_reduce");
-  const keel_reduction op = reduction(options.reduceOp, tensor, "all_reduce");
-  const at::Tensor flat = flat_input(tensor);
-  return run(tensor.device(),
+  const c10::Device place = lanes_.place(tensor.device(), "all_reduce");
+  const keel_reduction op = reduction(options.reduceOp, tensor, place);
+  const at::Tensor flat = flat_input(tensor, place);
+  return run(place,
              {OpType::ALLREDUCE,
               "keel:all_reduce",
               {flat},
@@ -168,9 +169,10 @@ ProcessGroup::WorkPtr ProcessGroup::allreduce_coalesced(
   }
   const at::ScalarType element = tensors.front().scalar_type();
   const Type type = type_for_reductions(element, options.reduceOp, "all_reduce");
-  const keel_reduction op = reduction(options.reduceOp, tensors.front(), "all_reduce");
-  const at::Tensor joined = joined_input(tensors);
-  return run(joined.device(),
+  const c10::Device place = lanes_.place(tensors.front().device(), "all_reduce");
+  const keel_reduction op = reduction(options.reduceOp, tensors.front(), place);
+  const at::Tensor joined = joined_input(tensors, place);
+  return run(place,
              {OpType::ALLREDUCE_COALESCED,
               "keel:all_reduce",
               {joined},
@@ -189,10 +191,11 @@ ProcessGroup::WorkPtr ProcessGroup::reduce(Tensors& tensors, const c10d::ReduceO
   const at::Tensor tensor = only(tensors, "reduce");
   const uint32_t root = check_root(options.rootRank, "reduce");
   const Type type = type_for_reductions(tensor.scalar_type(), options.reduceOp, "reduce");
-  const keel_reduction op = reduction(options.reduceOp, tensor, "reduce");
-  const at::Tensor flat = flat_input(tensor);
+  const c10::Device place = lanes_.place(tensor.device(), "reduce");
+  const keel_reduction op = reduction(options.reduceOp, tensor, place);
+  const at::Tensor flat = flat_input(tensor, place);
   const bool is_root = static_cast<int>(root) == rank_;
-  return run(tensor.device(),
+  return run(place,
              {OpType::REDUCE,
               "keel:reduce",
               {flat},
@@ -214,10 +217,11 @@ ProcessGroup::WorkPtr ProcessGroup::allgather(TensorLists& outputs, Tensors& inp
   TORCH_CHECK(list[static_cast<size_t>(rank_)].numel() == input.numel(), "keel: all_gather: rank ",
               rank_, " has ", input.numel(), " elements, and room for ",
               list[static_cast<size_t>(rank_)].numel(), " of its own");
-  const at::Tensor flat = flat_input(input);
-  const at::Tensor joined = joined_output(list);
+  const c10::Device place = lanes_.place(input.device(), "all_gather");
+  const at::Tensor flat = flat_input(input, place);
+  const at::Tensor joined = joined_output(list, place);
   const Type type = type_for_copies(input.scalar_type());
-  return run(input.device(),
+  return run(place,
              {OpType::ALLGATHER,
               "keel:all_gather",
               {flat, joined},
@@ -247,10 +251,11 @@ ProcessGroup::WorkPtr ProcessGroup::_allgather_base(at::Tensor& output, at::Tens
   TORCH_CHECK(output.scalar_type() == input.scalar_type(), "keel: all_gather: an output of type ",
               c10::toString(output.scalar_type()), " for an input of type ",
               c10::toString(input.scalar_type()));
-  const at::Tensor flat = flat_input(input);
-  const at::Tensor whole = flat_output(output);
+  const c10::Device place = lanes_.place(input.device(), "all_gather");
+  const at::Tensor flat = flat_input(input, place);
+  const at::Tensor whole = flat_output(output, place);
   const Type type = type_for_copies(input.scalar_type());
-  return run(input.device(),
+  return run(place,
              {OpType::_ALLGATHER_BASE,
               "keel:all_gather",
               {flat, whole},
@@ -287,7 +292,7 @@ ProcessGroup::WorkPtr ProcessGroup::allgather_into_tensor_coalesced(
   TORCH_CHECK(outputs.size() == inputs.size(), "keel: all_gather: ", inputs.size(), " inputs and ",
               outputs.size(), " outputs");
   return combine(
-      OpType::ALLGATHER_INTO_TENSOR_COALESCED,
+      kAllGatherIntoTensorCoalesced,
       [&](size_t index) { return _allgather_base(outputs[index], inputs[index], options); },
       inputs.size());
 }
@@ -297,7 +302,8 @@ ProcessGroup::WorkPtr ProcessGroup::gather(TensorLists& outputs, Tensors& inputs
   const BelowAutograd guard;
   const at::Tensor input = only(inputs, "gather");
   const uint32_t root = check_root(options.rootRank, "gather");
-  const at::Tensor flat = flat_input(input);
+  const c10::Device place = lanes_.place(input.device(), "gather");
+  const at::Tensor flat = flat_input(input, place);
   const Type type = type_for_copies(input.scalar_type());
   Tensors list;
   at::Tensor joined;
@@ -306,14 +312,13 @@ ProcessGroup::WorkPtr ProcessGroup::gather(TensorLists& outputs, Tensors& inputs
     list = list_of(outputs, input, size_, "gather");
     TORCH_CHECK(are_of_one_size(list) && list.front().numel() == input.numel(),
                 "keel: gather: the tensors are of several sizes");
-    joined = joined_output(list);
+    joined = joined_output(list, place);
     finish = copy_parts_back(joined, list);
   } else {
     TORCH_CHECK(outputs.empty() || outputs.front().empty(), "keel: gather: rank ", rank_,
                 " is not the root, and has a list of outputs");
   }
-  return run(input.device(),
-             {OpType::GATHER, "keel:gather", {flat, joined}, list, options.timeout, finish},
+  return run(place, {OpType::GATHER, "keel:gather", {flat, joined}, list, options.timeout, finish},
              [&](keel_comm comm, keel_stream stream) {
                return keel_gather(comm, flat.data_ptr(),
                                   joined.defined() ? joined.data_ptr() : nullptr,
@@ -326,19 +331,20 @@ ProcessGroup::WorkPtr ProcessGroup::scatter(Tensors& outputs, TensorLists& input
   const BelowAutograd guard;
   const at::Tensor output = only(outputs, "scatter");
   const uint32_t root = check_root(options.rootRank, "scatter");
-  const at::Tensor flat = flat_output(output);
+  const c10::Device place = lanes_.place(output.device(), "scatter");
+  const at::Tensor flat = flat_output(output, place);
   const Type type = type_for_copies(output.scalar_type());
   at::Tensor joined;
   if (static_cast<int>(root) == rank_) {
     const Tensors& list = list_of(inputs, output, size_, "scatter");
     TORCH_CHECK(are_of_one_size(list) && list.front().numel() == output.numel(),
                 "keel: scatter: the tensors are of several sizes");
-    joined = joined_input(list);
+    joined = joined_input(list, place);
   } else {
     TORCH_CHECK(inputs.empty() || inputs.front().empty(), "keel: scatter: rank ", rank_,
                 " is not the root, and has a list of inputs");
   }
-  return run(output.device(),
+  return run(place,
              {OpType::SCATTER,
               "keel:scatter",
               {flat, joined},
@@ -360,10 +366,11 @@ ProcessGroup::WorkPtr ProcessGroup::reduce_scatter(Tensors& outputs, TensorLists
               "keel: reduce_scatter: rank ", rank_, " has room for ", output.numel(),
               " elements of ", list[static_cast<size_t>(rank_)].numel());
   const Type type = type_for_reductions(output.scalar_type(), options.reduceOp, "reduce_scatter");
-  const keel_reduction op = reduction(options.reduceOp, output, "reduce_scatter");
-  const at::Tensor joined = joined_input(list);
-  const at::Tensor flat = flat_output(output);
-  return run(output.device(),
+  const c10::Device place = lanes_.place(output.device(), "reduce_scatter");
+  const keel_reduction op = reduction(options.reduceOp, output, place);
+  const at::Tensor joined = joined_input(list, place);
+  const at::Tensor flat = flat_output(output, place);
+  return run(place,
              {OpType::REDUCE_SCATTER,
               "keel:reduce_scatter",
               {joined, flat},
@@ -393,10 +400,11 @@ ProcessGroup::WorkPtr ProcessGroup::_reduce_scatter_base(
               "keel: reduce_scatter: an output of type ", c10::toString(output.scalar_type()),
               " for an input of type ", c10::toString(input.scalar_type()));
   const Type type = type_for_reductions(output.scalar_type(), options.reduceOp, "reduce_scatter");
-  const keel_reduction op = reduction(options.reduceOp, output, "reduce_scatter");
-  const at::Tensor whole = flat_input(input);
-  const at::Tensor flat = flat_output(output);
-  return run(output.device(),
+  const c10::Device place = lanes_.place(output.device(), "reduce_scatter");
+  const keel_reduction op = reduction(options.reduceOp, output, place);
+  const at::Tensor whole = flat_input(input, place);
+  const at::Tensor flat = flat_output(output, place);
+  return run(place,
              {OpType::_REDUCE_SCATTER_BASE,
               "keel:reduce_scatter",
               {whole, flat},
@@ -431,12 +439,13 @@ ProcessGroup::WorkPtr ProcessGroup::alltoall_base(at::Tensor& output, at::Tensor
               c10::toString(output.scalar_type()), " for an input of type ",
               c10::toString(input.scalar_type()));
   const Type type = type_for_copies(input.scalar_type());
-  const at::Tensor flat_in = flat_input(input);
-  const at::Tensor flat_out = flat_output(output);
+  const c10::Device place = lanes_.place(input.device(), "all_to_all");
+  const at::Tensor flat_in = flat_input(input, place);
+  const at::Tensor flat_out = flat_output(output, place);
   const auto sends = split_counts(flat_in, input_splits, size_, type.units, "the input");
   const auto receives = split_counts(flat_out, output_splits, size_, type.units, "the output");
   const bool is_even = input_splits.empty() && output_splits.empty();
-  return run(input.device(),
+  return run(place,
              {OpType::ALLTOALL_BASE,
               "keel:all_to_all",
               {flat_in, flat_out},
@@ -461,9 +470,10 @@ ProcessGroup::WorkPtr ProcessGroup::alltoall(Tensors& outputs, Tensors& inputs,
   const Tensors to = list_of({outputs}, inputs.front(), size_, "all_to_all");
   const Tensors from = list_of({inputs}, inputs.front(), size_, "all_to_all");
   const Type type = type_for_copies(inputs.front().scalar_type());
-  const at::Tensor joined_in = joined_input(from);
-  const at::Tensor joined_out = joined_output(to);
-  return run(inputs.front().device(),
+  const c10::Device place = lanes_.place(inputs.front().device(), "all_to_all");
+  const at::Tensor joined_in = joined_input(from, place);
+  const at::Tensor joined_out = joined_output(to, place);
+  return run(place,
              {OpType::ALLTOALL,
               "keel:all_to_all",
               {joined_in, joined_out},
@@ -492,7 +502,8 @@ void ProcessGroup::monitoredBarrier(const c10d::BarrierOptions& options, bool wa
 
 ProcessGroup::WorkPtr ProcessGroup::send(Tensors& tensors, int peer, int tag) {
   const BelowAutograd guard;
-  return note(messages_.send(flat_input(only(tensors, "send")),
+  const at::Tensor tensor = only(tensors, "send");
+  return note(messages_.send(flat_input(tensor, tensor.device()),
                              static_cast<int>(check_root(peer, "send")), tag));
 }
 

@@ -42,6 +42,8 @@ class ProcessGroup : public c10d::Backend {
   const std::string getBackendName() const override { return "keel"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
   void setTimeout(std::chrono::milliseconds timeout) override;
+  // Whether keel tensors of this rank go through the CPU, since some rank has tensors of the CPU.
+  bool goes_through_cpu() const { return lanes_.goes_through_cpu(); }
   uint64_t getSequenceNumberForGroup() override { return lanes_.sequence(); }
   void setSequenceNumberForGroup() override {}
 
@@ -91,10 +93,10 @@ class ProcessGroup : public c10d::Backend {
 
  private:
   // The keel reduction of |op| for tensors such as |like|; a factor is created with the
-  // communicator where need be.
-  keel_reduction reduction(const c10d::ReduceOp& op, const at::Tensor& like, const char* name);
-  // Runs a collective on the lane of |device|, and notes the Work for coalescing.
-  WorkPtr run(c10::Device device, Call call, const Lane::Enqueue& enqueue);
+  // communicator where need be. |place|: where the collective runs.
+  keel_reduction reduction(const c10d::ReduceOp& op, const at::Tensor& like, c10::Device place);
+  // Runs a collective on the lane of |place|, and notes the Work for coalescing.
+  WorkPtr run(c10::Device place, Call call, const Lane::Enqueue& enqueue);
   WorkPtr note(WorkPtr work);
   WorkPtr combine(c10d::OpType type, const std::function<WorkPtr(size_t)>& part, size_t parts);
   uint32_t check_root(int64_t root, const char* name) const;

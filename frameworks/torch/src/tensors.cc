@@ -2,7 +2,10 @@
 #include "tensors.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/util/Exception.h>
+
+#include <optional>
 
 #include "device/devices.h"
 
@@ -83,6 +86,13 @@ at::Tensor view_of(const std::vector<at::Tensor>& tensors, int64_t elements) {
   return tensors.front().as_strided({elements}, {1}, tensors.front().storage_offset());
 }
 
+// The stream on which a copy from |from| to |to| has to run, whichever thread runs it. None on a
+// device's own lane, which runs the copy on its stream, and for tensors of the CPU.
+std::optional<c10::Stream> stream_of_copy(const at::Tensor& from, const at::Tensor& to) {
+  if (from.device() == to.device()) return std::nullopt;
+  return device::current_stream(to.device().index());
+}
+
 }  // namespace
 
 Type type_for_copies(at::ScalarType type) {
@@ -152,15 +162,17 @@ void check_one_device(const at::Tensor& one, const at::Tensor& other, const char
               " and of ", other.device(), " in one call; all are of one device");
 }
 
-at::Tensor flat_input(const at::Tensor& tensor) {
+at::Tensor flat_input(const at::Tensor& tensor, c10::Device place) {
   const at::Tensor plain =
       tensor.is_conj() || tensor.is_neg() ? tensor.resolve_conj().resolve_neg() : tensor;
-  return plain.contiguous();
+  const at::Tensor flat = plain.contiguous();
+  return flat.device() == place ? flat : flat.to(place);
 }
 
-at::Tensor flat_output(const at::Tensor& tensor) {
-  if (tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) return tensor;
-  return at::empty(tensor.sizes(), tensor.options());
+at::Tensor flat_output(const at::Tensor& tensor, c10::Device place) {
+  const bool is_flat = tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+  if (is_flat && tensor.device() == place) return tensor;
+  return at::empty(tensor.sizes(), tensor.options().device(place));
 }
 
 bool are_adjacent(const std::vector<at::Tensor>& tensors) {
@@ -176,17 +188,19 @@ bool are_adjacent(const std::vector<at::Tensor>& tensors) {
   return next != nullptr;
 }
 
-at::Tensor joined_input(const std::vector<at::Tensor>& tensors) {
-  if (are_adjacent(tensors)) return view_of(tensors, total(tensors));
+at::Tensor joined_input(const std::vector<at::Tensor>& tensors, c10::Device place) {
+  if (are_adjacent(tensors)) return flat_input(view_of(tensors, total(tensors)), place);
   std::vector<at::Tensor> flat;
   flat.reserve(tensors.size());
-  for (const at::Tensor& tensor : tensors) flat.push_back(flat_input(tensor).view({-1}));
+  for (const at::Tensor& tensor : tensors) flat.push_back(flat_input(tensor, place).view({-1}));
   return at::cat(flat);
 }
 
-at::Tensor joined_output(const std::vector<at::Tensor>& tensors) {
-  if (are_adjacent(tensors)) return view_of(tensors, total(tensors));
-  return at::empty({total(tensors)}, tensors.front().options());
+at::Tensor joined_output(const std::vector<at::Tensor>& tensors, c10::Device place) {
+  if (tensors.front().device() == place && are_adjacent(tensors)) {
+    return view_of(tensors, total(tensors));
+  }
+  return at::empty({total(tensors)}, tensors.front().options().device(place));
 }
 
 void copy_parts(const at::Tensor& joined, const std::vector<at::Tensor>& tensors) {
@@ -195,23 +209,27 @@ void copy_parts(const at::Tensor& joined, const std::vector<at::Tensor>& tensors
     const int64_t elements = tensor.numel();
     const at::Tensor part = joined.narrow(0, offset, elements);
     offset += elements;
-    if (part.const_data_ptr() == tensor.const_data_ptr() && tensor.is_contiguous()) continue;
-    tensor.copy_(part.view(tensor.sizes()));
+    // Memory of two devices may have equal addresses.
+    const bool is_own = part.device() == tensor.device() && tensor.is_contiguous() &&
+                        part.const_data_ptr() == tensor.const_data_ptr();
+    if (!is_own) tensor.copy_(part.view(tensor.sizes()));
   }
 }
 
 std::function<void()> copy_back(const at::Tensor& flat, const at::Tensor& tensor) {
   if (flat.is_same(tensor)) return nullptr;
-  return [flat, tensor] {
+  return [flat, tensor, stream = stream_of_copy(flat, tensor)] {
     const at::AutoDispatchBelowADInplaceOrView guard;
+    const c10::OptionalStreamGuard in_order(stream);
     tensor.copy_(flat);
   };
 }
 
 std::function<void()> copy_parts_back(const at::Tensor& joined,
                                       const std::vector<at::Tensor>& tensors) {
-  return [joined, tensors] {
+  return [joined, tensors, stream = stream_of_copy(joined, tensors.front())] {
     const at::AutoDispatchBelowADInplaceOrView guard;
+    const c10::OptionalStreamGuard in_order(stream);
     copy_parts(joined, tensors);
   };
 }

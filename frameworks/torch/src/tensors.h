@@ -37,24 +37,27 @@ void check_tensor(const at::Tensor& tensor, const char* name);
 // Throws unless both tensors are of one device.
 void check_one_device(const at::Tensor& one, const at::Tensor& other, const char* name);
 
-// The tensor itself if its elements lie one after the other, else a copy where they do.
-at::Tensor flat_input(const at::Tensor& tensor);
-// The tensor itself if its elements lie one after the other, else uninitialised memory of its
-// shape, to be copied to the tensor later.
-at::Tensor flat_output(const at::Tensor& tensor);
+// The tensor itself if it is of |place| and its elements lie one after the other, else a copy there
+// whose elements do. Another |place| than the tensor's is the CPU: the call then waits for the work
+// of the calling thread's current stream.
+at::Tensor flat_input(const at::Tensor& tensor, c10::Device place);
+// The tensor itself if it is of |place| and its elements lie one after the other, else
+// uninitialised memory of its shape at |place|, to be copied to the tensor later.
+at::Tensor flat_output(const at::Tensor& tensor, c10::Device place);
 
 // Returns whether |tensors| lie one after the other in memory, as the parts of one flat tensor.
 bool are_adjacent(const std::vector<at::Tensor>& tensors);
 // All elements of |tensors|, one tensor after the other: their own memory if they are adjacent,
-// else memory that holds a copy.
-at::Tensor joined_input(const std::vector<at::Tensor>& tensors);
+// else memory that holds a copy. At |place|, as in flat_input.
+at::Tensor joined_input(const std::vector<at::Tensor>& tensors, c10::Device place);
 // The same for outputs, uninitialised.
-at::Tensor joined_output(const std::vector<at::Tensor>& tensors);
+at::Tensor joined_output(const std::vector<at::Tensor>& tensors, c10::Device place);
 // Copies the parts of |joined| to |tensors|, unless |joined| is their own memory.
 void copy_parts(const at::Tensor& joined, const std::vector<at::Tensor>& tensors);
 
 // The step that remains after an operation on flat_output: copies |flat| to |tensor|. Empty if
-// |flat| is the tensor's own memory.
+// |flat| is the tensor's own memory. A copy from the CPU to a keel device runs in the order of the
+// stream that is current at the call.
 std::function<void()> copy_back(const at::Tensor& flat, const at::Tensor& tensor);
 // The same after an operation on joined_output.
 std::function<void()> copy_parts_back(const at::Tensor& joined,

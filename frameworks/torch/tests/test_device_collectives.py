@@ -26,25 +26,25 @@ def check_reductions(rank, world, device):
                 if bitwise and dtype.is_floating_point:
                     continue
                 wanted = reduced(op, inputs)
-                tensor = inputs[rank].to(device)
+                tensor = inputs[rank].to(device, copy=True)
                 dist.all_reduce(tensor, op)
                 expect(tensor.cpu(), wanted, "all_reduce", op, dtype, size)
             root = size % world
-            tensor = inputs[rank].to(device)
+            tensor = inputs[rank].to(device, copy=True)
             dist.reduce(tensor, root)
             if rank == root:
                 expect(tensor.cpu(), sum(inputs), "reduce", dtype, size)
             inputs = [values(r, size * world, dtype) for r in range(world)]
             wanted = sum(inputs)[rank * size:(rank + 1) * size]
             output = torch.empty(size, dtype=dtype, device=device)
-            dist.reduce_scatter_tensor(output, inputs[rank].to(device))
+            dist.reduce_scatter_tensor(output, inputs[rank].to(device, copy=True))
             expect(output.cpu(), wanted, "reduce_scatter_tensor", dtype, size)
             output = torch.empty(size, dtype=dtype, device=device)
-            dist.reduce_scatter(output, list(inputs[rank].to(device).view(world, size)))
+            dist.reduce_scatter(output, list(inputs[rank].to(device, copy=True).view(world, size)))
             expect(output.cpu(), wanted, "reduce_scatter", dtype, size)
     for dtype in (torch.bool, torch.complex64):
         inputs = [values(r, 1000, dtype) for r in range(world)]
-        tensor = inputs[rank].to(device)
+        tensor = inputs[rank].to(device, copy=True)
         dist.all_reduce(tensor)
         expect(tensor.cpu(), sum(inputs[1:], inputs[0]), "all_reduce", dtype)
     for dtype in (torch.float32, torch.bfloat16):
@@ -71,7 +71,7 @@ def check_copies(rank, world, device):
     for dtype in COPIED:
         for size in SIZES:
             inputs = [values(r, size, dtype) for r in range(world)]
-            own, root = inputs[rank].to(device), size % world
+            own, root = inputs[rank].to(device, copy=True), size % world
             tensor = own.clone()
             dist.broadcast(tensor, root)
             expect(tensor.cpu(), inputs[root], "broadcast", dtype, size)
@@ -90,12 +90,12 @@ def check_copies(rank, world, device):
                 expect(outputs[r].cpu(), inputs[r], "gather", dtype, size)
             output = empty(size, dtype=dtype)
             pieces = [values(root, size, dtype, r) for r in range(world)]
-            dist.scatter(output, [piece.to(device) for piece in pieces] if rank == root else None,
+            dist.scatter(output, [piece.to(device, copy=True) for piece in pieces] if rank == root else None,
                          root)
             expect(output.cpu(), pieces[rank], "scatter", dtype, size)
 
             outputs = [empty(size, dtype=dtype) for _ in range(world)]
-            dist.all_to_all(outputs, [values(rank, size, dtype, r).to(device)
+            dist.all_to_all(outputs, [values(rank, size, dtype, r).to(device, copy=True)
                                       for r in range(world)])
             for r in range(world):
                 expect(outputs[r].cpu(), values(r, size, dtype, rank), "all_to_all", dtype, size)
@@ -103,7 +103,7 @@ def check_copies(rank, world, device):
     receives = [(r + 1) * (rank + 2) for r in range(world)]
     source = torch.arange(sum(sends) * 3.0).view(-1, 3) + 1000 * rank
     output = empty(sum(receives), 3)
-    dist.all_to_all_single(output, source.to(device), receives, sends)
+    dist.all_to_all_single(output, source.to(device, copy=True), receives, sends)
     for r, got in enumerate(output.cpu().split(receives)):
         theirs = [(r + 1) * (to + 2) for to in range(world)]
         all_rows = torch.arange(sum(theirs) * 3.0).view(-1, 3) + 1000 * r
@@ -118,18 +118,18 @@ def check_views(rank, world, device):
     base = torch.arange(60.0).view(6, 10)
     for name, view in {"transposed": lambda t: t.t(), "strided": lambda t: t[::2, ::3],
                        "offset": lambda t: t[2:4], "scalar": lambda t: t[1, 1]}.items():
-        tensor = base.to(device)
+        tensor = base.to(device, copy=True)
         dist.all_reduce(view(tensor))
         wanted = base.clone()
         view(wanted).mul_(world)
         expect(tensor.cpu(), wanted, name)
-        tensor = (base + rank).to(device)
+        tensor = (base + rank).to(device, copy=True)
         dist.broadcast(view(tensor), 1)
         wanted = base + rank
         view(wanted).copy_(view(base + 1))
         expect(tensor.cpu(), wanted, name, "broadcast")
     output = torch.zeros(world, 12, 20, device=device)[:, ::2, ::2]
-    dist.all_gather(list(output), (base + rank).to(device))
+    dist.all_gather(list(output), (base + rank).to(device, copy=True))
     for r in range(world):
         expect(output[r].cpu(), base + r, "all_gather to views")
 
@@ -185,7 +185,7 @@ def check_order(rank, world, device):
 def check_messages(rank, world, device):
     peer = 1 - rank
     for size in SIZES:
-        first, second = (values(rank, size, torch.int32, salt).to(device) for salt in (0, 1))
+        first, second = (values(rank, size, torch.int32, salt).to(device, copy=True) for salt in (0, 1))
         works = [dist.isend(first, peer, tag=5), dist.isend(second, peer, tag=9)]
         got_second, got_first = torch.empty_like(second), torch.empty_like(first)
         dist.recv(got_second, peer, tag=9)
