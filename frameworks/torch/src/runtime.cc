@@ -13,7 +13,9 @@ namespace {
 
 // Declares the memory of this process as reachable for |device|, once, so that no tensor needs a
 // registration of its own: PyTorch's allocator returns memory to the system and gets it back
-// without a notice. A range of this size gets no huge pages (keel_host_register).
+// without a notice. A range of this size gets no huge pages (keel_host_register). KEEL_ALL_MEMORY,
+// which finds buffers that are not mapped, takes an all_reduce of 1 KiB from 5.1 us to 5.7, and one
+// of 16 KiB from 8.9 to 12.0, while a tensor keeps its memory for as long as an operation needs it.
 keel_status register_all_memory(keel_device device) {
   constexpr uintptr_t kBegin = 4096;
   constexpr uintptr_t kEnd = uintptr_t{1} << 47;  // of the user's half of the address space
