@@ -212,7 +212,7 @@ Status HostLanes::reduce_scatter(const Request& request, WireWait& wait) {
   const uint64_t round = std::max<uint64_t>(
       1, std::min(request.count, kChunks * scratch_.window_bytes() / element / hosts));
   KEEL_RETURN_IF_ERROR(scratch_.reserve(hosts * round * element));
-  WaitContext later(wait.context(), context_.segment(), kHostGraceNs);
+  WaitContext later(wait.context(), context_.failures(), kHostGraceNs);
   uint64_t begin = 0;
   do {
     const uint64_t count = std::min(round, request.count - begin);
