@@ -146,12 +146,14 @@ Tensor Block::run_mlp(Saved& saved, bool output) const {
 
 Tensor Block::backward_data(Saved& saved, Tensor d) const {
   if (recompute_ == Recompute::kFull) {
-    attend(saved);
-    run_mlp(saved, /*output=*/false);
+    context_.recompute([&] {
+      attend(saved);
+      run_mlp(saved, /*output=*/false);
+    });
   }
   Tensor middle = mlp_backward(saved, d);
   d.reset();
-  if (recompute_ == Recompute::kSelective) run_attention(saved);
+  if (recompute_ == Recompute::kSelective) context_.recompute([&] { run_attention(saved); });
   return attention_backward(saved, middle);
 }
 

@@ -7,9 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "parallel/optimizer.h"
+#include "parallel/engine_impl.h"
 #include "parallel/settings.h"
-#include "parallel/stage.h"
 
 namespace keel::parallel {
 inline namespace v0 {
@@ -27,19 +26,6 @@ std::string text(int64_t value) {
 
 }  // namespace
 
-struct Engine::Impl {
-  explicit Impl(Stream& stream) : memory(stream) {}
-
-  Memory memory;
-  std::optional<Communicator> urgent_data, tied_comm;
-  Channel data, urgent, tensor, pipeline, tied, world;
-  std::vector<std::unique_ptr<TransformerStage>> stages;
-  std::vector<std::unique_ptr<Optimizer>> optimizers;
-  int64_t own_share = 1, first_share = 0;  // sequences of a micro-batch; those of ranks before
-  Tensor figures;  // [4]: squares of divided, of whole parameters; then loss, squares, to be summed
-  Tensor found;
-};
-
 Engine::Engine(Mesh& mesh, const Settings& settings, std::shared_ptr<Schedule> schedule)
     : mesh_(mesh),
       settings_(settings),
@@ -51,31 +37,54 @@ Engine::Engine(Mesh& mesh, const Settings& settings, std::shared_ptr<Schedule> s
   settings_ = complete(settings, mesh, schedule_->chunks());
   impl_ = std::make_unique<Impl>(stream_);
   Impl& impl = *impl_;
-  const auto channel = [&](const char* axis) {
-    return mesh.size_of(axis) > 1 ? Channel(mesh.axis(axis), &traffic_[axis]) : Channel();
+  const auto group_of = [&](const char* axis) {
+    return static_cast<uint32_t>(mesh.shape().neighbour(mesh.rank(), axis, 0));
   };
-  impl.data = channel("dp");
-  impl.tensor = channel("tp");
-  impl.pipeline = channel("pp");
-  if (mesh.size() > 1) impl.world = Channel(mesh.world());
+  const ChannelSpans data{&impl.recorder, group_of("dp"), SpanKind::kGradientBucket,
+                          SpanKind::kValueGather, SpanKind::kGradientScatter};
+  const ChannelSpans tensor{&impl.recorder, group_of("tp"), SpanKind::kTensorCollective,
+                            SpanKind::kTensorCollective, SpanKind::kTensorCollective};
+  const auto channel = [&](const char* axis, const ChannelSpans& spans) {
+    return mesh.size_of(axis) > 1 ? Channel(mesh.axis(axis), &traffic_[axis], spans) : Channel();
+  };
+  impl.data = channel("dp", data);
+  impl.tensor = channel("tp", tensor);
+  impl.pipeline = channel("pp", {});  // schedules record the messages
+  // No other group of kCollective has this number, which is above those of ranks.
+  const auto all = static_cast<uint32_t>(mesh.size());
+  if (mesh.size() > 1) {
+    impl.world = Channel(mesh.world(), &traffic_["world"], {&impl.recorder, all});
+  }
   if (mesh.size_of("dp") > 1) {
     impl.urgent_data = mesh.axis("dp").duplicate(KEEL_COMM_URGENT);
-    impl.urgent = Channel(*impl.urgent_data, &traffic_["dp"]);
+    impl.urgent = Channel(*impl.urgent_data, &traffic_["dp"], data);
   }
   const int64_t pipeline_ranks = mesh.size_of("pp"), here = mesh.coordinate("pp");
   if (pipeline_ranks > 1 && !settings_.model.is_llama()) {
     const bool is_end = here == 0 || here == pipeline_ranks - 1;
-    const auto color = static_cast<int32_t>(mesh.shape().neighbour(mesh.rank(), "pp", 0));
-    impl.tied_comm = mesh.split(is_end ? color : kAlone);
-    if (is_end) impl.tied = Channel(*impl.tied_comm, &traffic_["tied"]);
+    const uint32_t group = group_of("pp");
+    impl.tied_comm = mesh.split(is_end ? static_cast<int32_t>(group) : kAlone);
+    if (is_end) impl.tied = Channel(*impl.tied_comm, &traffic_["tied"], {&impl.recorder, group});
   }
-  const auto data_rank = static_cast<size_t>(mesh.coordinate("dp"));
-  impl.own_share = settings_.shares[data_rank];
-  impl.first_share =
-      std::accumulate(settings_.shares.begin(),
-                      settings_.shares.begin() + static_cast<long>(data_rank), int64_t{0});
+  take_share();
   make_stages();
   set_values([&](const Parameter& parameter) { return initial_values(parameter, settings_.seed); });
+}
+
+void Engine::take_share() {
+  const int64_t data_rank = mesh_.coordinate("dp");
+  const auto own = settings_.shares.begin() + data_rank;
+  impl_->own_share = *own;
+  impl_->first_share = std::accumulate(settings_.shares.begin(), own, int64_t{0});
+}
+
+void Engine::set_shares(const std::vector<int64_t>& shares) {
+  Settings wanted = settings_;
+  wanted.shares = shares;
+  mesh_.agree("shares", wanted.text());
+  settings_ = complete(wanted, mesh_, schedule_->chunks());
+  take_share();
+  for (const auto& stage : impl_->stages) stage->set_sequences(impl_->own_share);
 }
 
 void Engine::make_stages() {
@@ -105,7 +114,7 @@ void Engine::make_stage(int64_t chunk) {
   Impl& impl = *impl_;
   const StoreSettings store{settings_.sharding, settings_.bucket_bytes, settings_.check_gradients,
                             settings_.precision == Precision::kBFloat16};
-  const StoreChannels channels{impl.data, impl.urgent, impl.tensor};
+  const StoreChannels channels{impl.data, impl.urgent, impl.tensor, &impl.recorder};
   const int64_t ranks = mesh_.size_of("pp");
   const int64_t number = chunk * ranks + mesh_.coordinate("pp");
   StagePlace place;
@@ -195,7 +204,15 @@ Schedule::Run Engine::make_share_run(std::span<const int32_t> tokens,
 Schedule::Run Engine::passes_of(std::span<const int32_t> tokens, std::span<const int32_t> labels,
                                 double scale, const std::function<int64_t(int64_t)>& place_of,
                                 int64_t first_number) {
-  Schedule::Run run{mesh_, stages(), settings_.micro_batches, scale, {}, {}, impl_->pipeline};
+  Schedule::Run run{mesh_,
+                    stages(),
+                    settings_.micro_batches,
+                    scale,
+                    {},
+                    {},
+                    impl_->pipeline,
+                    impl_->recorder,
+                    static_cast<uint32_t>(mesh_.shape().neighbour(mesh_.rank(), "pp", 0))};
   run.load = [this, tokens, labels, place_of, first_number](Stage& stage, size_t slot,
                                                             int64_t micro_batch) {
     const int64_t sequence = place_of(micro_batch);
@@ -235,15 +252,15 @@ StepResult Engine::run_step(Schedule::Run& run, double rate) {
   schedule_->run(run);
   for (const auto& stage : impl_->stages) stage->store().end_step();
   sum_tied();
-  sum_figures();
+  record_optimizer([&] { sum_figures(); });
   std::array<float, 4> figures{};
   stream_.copy(Device(), figures.data(), stream_.device(), impl_->figures.view().data,
                sizeof(figures));
   // The host waits before the optimizer, so that a gradient that is not finite harms no weight.
-  if (!settings_.check_gradients) update(rate);
+  if (!settings_.check_gradients) record_optimizer([&] { update(rate); });
   stream_.synchronize();
   if (!std::isfinite(figures[2]) || !std::isfinite(figures[3])) report_not_finite();
-  if (settings_.check_gradients) update(rate);
+  if (settings_.check_gradients) record_optimizer([&] { update(rate); });
   ++step_;
   return {step_, static_cast<double>(figures[2]) * run.scale,
           std::sqrt(static_cast<double>(figures[3]))};
@@ -259,7 +276,17 @@ double Engine::evaluate_share(std::span<const int32_t> tokens, std::span<const i
   return run_evaluation(run);
 }
 
+void Engine::record_optimizer(const std::function<void()>& enqueue) {
+  StepRecorder* const recorder = impl_->recorder;
+  if (recorder == nullptr) return enqueue();
+  const size_t mark =
+      recorder->begin(stream_, SpanKind::kOptimizer, static_cast<uint32_t>(mesh_.coordinate("pp")));
+  enqueue();
+  recorder->end(mark, stream_);
+}
+
 double Engine::run_evaluation(Schedule::Run& run) {
+  StepRecorder* const recorder = std::exchange(impl_->recorder, nullptr);  // steps alone
   clear(stream_, impl_->figures);
   // Forward alone needs no schedule: a stage sends what it has computed, in the order of stages.
   const int64_t ranks = impl_->pipeline.ranks(), here = impl_->pipeline.rank();
@@ -286,6 +313,7 @@ double Engine::run_evaluation(Schedule::Run& run) {
   stream_.copy(Device(), figures.data(), stream_.device(), impl_->figures.view().data,
                sizeof(figures));
   stream_.synchronize();
+  impl_->recorder = recorder;
   return static_cast<double>(figures[2]) * run.scale;
 }
 
@@ -356,95 +384,6 @@ void Engine::report_not_finite() {
   if (where.empty()) where = "on no rank alone: the sum of squares overflows";
   throw Error(KEEL_DATA_LOSS,
               "step " + std::to_string(step_ + 1) + ": a gradient is not finite; " + where);
-}
-
-// ---- parameters
-
-std::vector<Engine::Piece> Engine::pieces() {
-  std::vector<Piece> pieces;
-  for (const auto& optimizer : impl_->optimizers) {
-    for (Piece& piece : optimizer->pieces()) pieces.push_back(piece);
-  }
-  return pieces;
-}
-
-void Engine::publish() {
-  for (const auto& stage : impl_->stages) stage->store().publish_values();
-  stream_.synchronize();
-}
-
-namespace {
-
-// Splits the flat array of a unit by parameters.
-template <typename Download>
-std::map<std::string, std::vector<float>> by_name(TransformerStage& stage,
-                                                  const Download& download) {
-  std::map<std::string, std::vector<float>> found;
-  for (size_t unit = 0; unit < stage.units().size(); ++unit) {
-    const std::vector<float> flat = download(unit);
-    for (const size_t id : stage.units()[unit].parameters) {
-      const Parameter& parameter = stage.parameters()[id];
-      const auto first = flat.begin() + parameter.offset;
-      found[parameter.name].assign(first, first + parameter.size());
-    }
-  }
-  return found;
-}
-
-}  // namespace
-
-std::map<std::string, std::vector<float>> Engine::download_values() {
-  std::map<std::string, std::vector<float>> all;
-  for (const auto& stage : impl_->stages) {
-    all.merge(by_name(*stage, [&](size_t unit) { return stage->store().download_values(unit); }));
-  }
-  return all;
-}
-
-std::map<std::string, std::vector<float>> Engine::download_gradients() {
-  std::map<std::string, std::vector<float>> all;
-  for (const auto& stage : impl_->stages) {
-    all.merge(
-        by_name(*stage, [&](size_t unit) { return stage->store().download_gradients(unit); }));
-  }
-  return all;
-}
-
-void Engine::set_values(const std::function<std::vector<float>(const Parameter&)>& whole) {
-  for (const auto& stage : impl_->stages) {
-    for (size_t unit = 0; unit < stage->units().size(); ++unit) {
-      std::vector<float> flat(static_cast<size_t>(stage->units()[unit].size), 0.0F);
-      for (const size_t id : stage->units()[unit].parameters) {
-        const Parameter& parameter = stage->parameters()[id];
-        const std::vector<float> all = whole(parameter);
-        if (static_cast<int64_t>(all.size()) != parameter.full_size()) {
-          refuse(parameter.name + " has " + text(parameter.full_size()) + " elements, not " +
-                 text(static_cast<int64_t>(all.size())));
-        }
-        const std::vector<float> shard = shard_of(parameter, all);
-        std::copy(shard.begin(), shard.end(), flat.begin() + parameter.offset);
-      }
-      stage->store().upload(unit, flat);
-    }
-  }
-}
-
-// ---- figures
-
-uint64_t Engine::bytes_in_use() const {
-  return impl_->memory.bytes();
-}
-
-uint64_t Engine::peak_bytes() const {
-  return impl_->memory.peak();
-}
-
-void Engine::reset_peak() {
-  impl_->memory.reset_peak();
-}
-
-Store& Engine::store(size_t stage) {
-  return impl_->stages.at(stage)->store();
 }
 
 }  // namespace v0

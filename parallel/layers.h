@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <keel/keel.hpp>
 #include <keel/parallel/model.hpp>
+#include <keel/parallel/timeline.hpp>
 
 #include "parallel/layout.h"
 #include "parallel/store.h"
@@ -22,10 +23,20 @@ struct LayerContext {
   TensorGroup& group;
   uint64_t seed = 0;
   int64_t sequences = 1;
-  bool rounded = false;  // products read bfloat16
+  bool rounded = false;                     // products read bfloat16
+  StepRecorder* const* recorder = nullptr;  // as ChannelSpans::recorder
 
   Stream& stream() const { return memory.stream(); }
   int64_t tokens() const { return sequences * shape.context; }
+  // Enqueues |call|, which repeats a forward pass.
+  template <typename Call>
+  void recompute(const Call& call) const {
+    StepRecorder* const steps = recorder == nullptr ? nullptr : *recorder;
+    if (steps == nullptr) return call();
+    const size_t mark = steps->begin_within(stream(), SpanKind::kRecompute);
+    call();
+    steps->end(mark, stream());
+  }
   int64_t own_rows() const { return group.own_rows(tokens()); }
   // The first of this rank's rows.
   int64_t first_row() const { return group.divides_rows() ? group.rank() * own_rows() : 0; }

@@ -10,10 +10,10 @@ namespace {
 
 enum Part : int64_t { kTokens, kLabels, kOwnLabels, kOwners, kParts };
 
-Recompute recompute_of(const Settings& settings, int64_t layer) {
-  if (settings.recompute.empty()) return Recompute::kNone;
-  return settings.recompute.size() == 1 ? settings.recompute[0]
-                                        : settings.recompute.at(static_cast<size_t>(layer));
+// |choices|: Settings::recompute.
+Recompute recompute_of(const std::vector<Recompute>& choices, int64_t layer) {
+  if (choices.empty()) return Recompute::kNone;
+  return choices.size() == 1 ? choices[0] : choices.at(static_cast<size_t>(layer));
 }
 
 }  // namespace
@@ -27,15 +27,31 @@ TransformerStage::TransformerStage(const Settings& settings, const StagePlace& p
       memory_(memory),
       store_(memory, layout_, store, channels),
       group_(memory, channels.tensor, place.sequence, settings.chunks),
-      context_{shape_, memory, store_, group_, settings.seed, sequences, store.rounded} {
+      context_{shape_,        memory,    store_,        group_,
+               settings.seed, sequences, store.rounded, channels.recorder},
+      recompute_(settings.recompute) {
+  make_layers();
+}
+
+void TransformerStage::make_layers() {
   upload_positions(shape_);
-  if (place.first) embedding_.emplace(context_, layout_, positions_);
+  embedding_.reset();
+  blocks_.clear();
+  head_.reset();
+  if (place_.first) embedding_.emplace(context_, layout_, positions_);
   for (size_t i = 0; i < layout_.blocks.size(); ++i) {
-    const int64_t layer = place.first_layer + static_cast<int64_t>(i);
+    const int64_t layer = place_.first_layer + static_cast<int64_t>(i);
     blocks_.emplace_back(context_, positions_, layout_.blocks[i], layer,
-                         recompute_of(settings, layer));
+                         recompute_of(recompute_, layer));
   }
-  if (place.last) head_.emplace(context_, layout_);
+  if (place_.last) head_.emplace(context_, layout_);
+}
+
+void TransformerStage::set_sequences(int64_t sequences) {
+  memory_.stream().synchronize();  // uploads read the slots' host memory
+  slots_.clear();
+  context_.sequences = sequences;
+  make_layers();
 }
 
 TransformerStage::~TransformerStage() {

@@ -50,6 +50,9 @@ class TransformerStage : public Stage {
   void discard(size_t slot) override;
   keel_tensor losses(size_t slot) override;
 
+  // For the following micro-batches, of another number of sequences. No slot may be in use; waits.
+  void set_sequences(int64_t sequences);
+
   Store& store() { return store_; }
   const Layout& layout() const { return layout_; }
 
@@ -69,6 +72,7 @@ class TransformerStage : public Stage {
   keel_tensor part(const Slot& slot, int64_t index) const;
   Head::Labels labels(const Slot& slot) const;
   void upload_positions(const ModelShape& shape);
+  void make_layers();  // for the sequences of |context_|
   // Parts of the backward passes.
   Tensor head_data(Slot& slot, double scale);
   void head_weight(Slot& slot);
@@ -85,6 +89,7 @@ class TransformerStage : public Stage {
   Store store_;
   TensorGroup group_;
   LayerContext context_;
+  const std::vector<Recompute> recompute_;  // as in Settings
   Positions positions_;
   std::optional<Embedding> embedding_;
   std::vector<Block> blocks_;

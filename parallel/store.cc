@@ -87,7 +87,7 @@ void Store::end_step() {
   drain(0);
   for (Stream* lane : {&lane_, &urgent_lane_}) {
     lane_done_.record(*lane);
-    stream_.wait(lane_done_);
+    channels_.data.wait(stream_, lane_done_);
   }
 }
 
@@ -114,7 +114,7 @@ void Store::acquire_values(size_t unit, size_t next) {
   State& state = states_[unit];
   gather(unit);
   if (next != kNone) gather(next);
-  if (std::exchange(state.gathering, false)) stream_.wait(*state.gathered);
+  if (std::exchange(state.gathering, false)) channels_.data.wait(stream_, *state.gathered);
   ++state.uses;
 }
 
@@ -217,7 +217,7 @@ void Store::reduce_unit(size_t unit) {
 
 void Store::drain(size_t keep) {
   while (draining_.size() > keep) {
-    stream_.wait(draining_.front().done);
+    channels_.data.wait(stream_, draining_.front().done);
     draining_.pop_front();
   }
 }
@@ -303,7 +303,7 @@ void Store::publish_values() {
     channels_.data.all_gather(owned(unit).values.data, whole, shard(unit), lane_);
   }
   lane_done_.record(lane_);
-  stream_.wait(lane_done_);
+  channels_.data.wait(stream_, lane_done_);
 }
 
 // ---- the host's copies

@@ -45,8 +45,9 @@ struct StoreSettings {
 
 // The channels of a stage's parameters; of one rank where an axis has one.
 struct StoreChannels {
-  Channel data, urgent_data;  // two lanes of axis dp
-  Channel tensor;             // axis tp, for partial gradients
+  Channel data, urgent_data;                // two lanes of axis dp
+  Channel tensor;                           // axis tp, for partial gradients
+  StepRecorder* const* recorder = nullptr;  // as ChannelSpans::recorder, for the layers
 };
 
 // Not thread-safe. All members only enqueue; layers call from one thread, on the memory's stream.

@@ -92,7 +92,7 @@ Tensor TensorGroup::gather_products(Tensor x, std::initializer_list<Product> pro
   for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
     const Piece cut = piece(chunk, rows);
     if (cut.begin == cut.end) continue;
-    stream_.wait(done_[static_cast<size_t>(chunk)]);
+    channel_.wait(stream_, done_[static_cast<size_t>(chunk)]);
     for (int64_t rank = 0; rank < size(); ++rank) {
       multiply(products, all, rank * rows + cut.begin, cut.end - cut.begin);
     }
@@ -134,7 +134,7 @@ Tensor TensorGroup::products_reduce(std::initializer_list<Summand> summands, int
     }
   }
   lane_done(0);
-  stream_.wait(done_[0]);
+  channel_.wait(stream_, done_[0]);
   return result;
 }
 

@@ -156,6 +156,16 @@ Pipeline::~Pipeline() {
   state_->links.drain();
 }
 
+uint64_t Pipeline::operations() const {
+  uint64_t sum = 0;
+  for (const std::optional<LinkEnd>* link :
+       {&state_->links.output_out, &state_->links.output_in, &state_->links.gradient_out,
+        &state_->links.gradient_in}) {
+    if (*link) sum += (*link)->comm.stats().operations;
+  }
+  return sum;
+}
+
 void Pipeline::step(const PipelineStep& step) {
   const std::vector<Action>& actions = schedule_.actions[rank_];
   state_->posted.assign(actions.size(), false);
@@ -216,11 +226,12 @@ void Pipeline::post_receives(size_t index, const PipelineStep& step) {
     if (step.recorder != nullptr) {
       const SpanKind kind =
           is_backward(action.task) ? SpanKind::kReceiveGradient : SpanKind::kReceive;
-      mark = step.recorder->begin(link.stream, kind, action.stage, action.micro_batch);
+      mark = step.recorder->begin(link.stream, kind, action.stage, action.micro_batch, step.group);
     }
     link.comm.recv(first_byte(into), elements_of(into), into.dtype, link.peer, link.stream);
     if (step.recorder != nullptr) step.recorder->end(mark, link.stream);
     done.record(link.stream);
+    if (step.on_receive) step.on_receive();
   };
   const size_t end = std::min(index + kPostedAhead + 1, actions.size());
   bool gradients_in_order = true;
@@ -280,7 +291,8 @@ void Pipeline::forward(const Action& action, const PipelineStep& step) {
   slot.computed.record(stream);
   link.stream.wait(slot.computed);
   if (step.recorder != nullptr) {
-    mark = step.recorder->begin(link.stream, SpanKind::kSend, action.stage, action.micro_batch);
+    mark = step.recorder->begin(link.stream, SpanKind::kSend, action.stage, action.micro_batch,
+                                step.group);
   }
   link.comm.send(first_byte(output), elements_of(output), output.dtype, link.peer, link.stream);
   if (step.recorder != nullptr) step.recorder->end(mark, link.stream);
@@ -320,7 +332,11 @@ void Pipeline::backward_data(const Action& action, const PipelineStep& step, Spa
     stream.copy(stream.device(), outgoing.data.data(), stream.device(), first_byte(gradient),
                 bytes);
   }
-  if (is_whole) chunk.give_back(action.micro_batch);
+  if (is_whole) {
+    // Ends the slot's last tensor, the gradient that has been copied.
+    stage.discard(place);
+    chunk.give_back(action.micro_batch);
+  }
   if (step.recorder != nullptr) step.recorder->end(mark, stream);
   if (stage.is_first()) return;
   outgoing.computed.record(stream);
@@ -328,7 +344,7 @@ void Pipeline::backward_data(const Action& action, const PipelineStep& step, Spa
   link.stream.wait(outgoing.computed);
   if (step.recorder != nullptr) {
     mark = step.recorder->begin(link.stream, SpanKind::kSendGradient, action.stage,
-                                action.micro_batch);
+                                action.micro_batch, step.group);
   }
   link.comm.send(outgoing.data.data(), elements_of(gradient), gradient.dtype, link.peer,
                  link.stream);

@@ -19,8 +19,10 @@ void PipelinedSchedule::run(Run& run) {
                    uint32_t micro_batch) { run.load(stage, slot, micro_batch); },
        .after_loss = [&](Stage& stage, size_t slot, uint32_t) { run.count_loss(stage, slot); },
        .on_send = [&](uint64_t bytes) { run.pipeline.count_sent(bytes); },
+       .on_receive = [&] { run.pipeline.count_received(); },
        .scale = run.scale,
-       .recorder = recorder_});
+       .recorder = recorder_ != nullptr ? recorder_ : run.recorder,
+       .group = run.group});
 }
 
 std::shared_ptr<PipelinedSchedule> pipelined(const std::string& name, const Mesh& mesh,

@@ -72,6 +72,83 @@ TEST(ReportTest, WaitingForALateRankIsNoCommunication) {
   EXPECT_NEAR(report.ranks[0].shares.imbalance, 0.6, 1e-12);
 }
 
+// One rank of a step of 20: two passes with all that may be in and beside them.
+std::vector<RankSteps> a_step_of_every_kind() {
+  Span inline_collective{SpanKind::kTensorCollective, 0, 0, 3, 5};  // its ranks have called at 4
+  Span wait{SpanKind::kWait, 0, 0, 9, 11};  // for the gather that ends at 11, from 8 on
+  inline_collective.blocks = wait.blocks = true;
+  const std::vector<Span> first = {{SpanKind::kLoader, 0, 0, 0, 1},
+                                   {SpanKind::kForward, 0, 0, 1, 6},
+                                   inline_collective,
+                                   {SpanKind::kValueGather, 0, 0, 8, 11},
+                                   {SpanKind::kBackward, 0, 0, 6, 14},
+                                   {SpanKind::kRecompute, 0, 0, 8, 10},
+                                   wait,
+                                   {SpanKind::kGradientBucket, 0, 0, 12, 16},
+                                   {SpanKind::kOptimizer, 0, 0, 17, 19}};
+  Span late{SpanKind::kTensorCollective, 0, 0, 4, 5};
+  late.blocks = true;
+  const std::vector<Span> second = {{SpanKind::kForward, 0, 0, 0, 20}, late};
+  return {steps(first), steps(second)};
+}
+
+TEST(ReportTest, EachShareOfKnownSpans) {
+  const StepReport report = analyse(a_step_of_every_kind(), /*bubble=*/0.1);
+  EXPECT_DOUBLE_EQ(report.seconds, 20);
+  const TimeShares& shares = report.ranks[0].shares;
+  // Passes 1 to 14, without 3 to 5, 9 to 11, and 8 to 9 that is recomputation.
+  EXPECT_NEAR(shares.compute, 8.0 / 20, 1e-12);
+  EXPECT_NEAR(shares.recompute, 1.0 / 20, 1e-12);
+  EXPECT_NEAR(shares.optimizer, 2.0 / 20, 1e-12);
+  EXPECT_NEAR(shares.loader, 1.0 / 20, 1e-12);
+  // 4 to 5, 9 to 11, 14 to 16: what is behind a pass is hidden.
+  EXPECT_NEAR(shares.communication, 5.0 / 20, 1e-12);
+  // 3 to 4, 16 to 17, 19 to 20.
+  EXPECT_NEAR(shares.bubble, 2.0 / 20, 1e-12);
+  EXPECT_NEAR(shares.imbalance, 1.0 / 20, 1e-12);
+  EXPECT_NEAR(shares.sum(), 1, 1e-12);
+  EXPECT_NEAR(computing_seconds(a_step_of_every_kind()[0].spans), 9, 1e-12);
+
+  ASSERT_EQ(report.stages.size(), 2U);
+  EXPECT_NEAR(report.stages[0].busy_seconds, 9, 1e-12);
+  EXPECT_NEAR(report.stages[0].recompute_seconds, 1, 1e-12);
+  EXPECT_NEAR(report.stages[0].blocked_seconds, 4, 1e-12);
+  for (const CommunicationReport& entry : report.communication) {
+    switch (entry.kind) {
+      case SpanKind::kTensorCollective:
+        EXPECT_EQ(entry.spans, 2U);
+        EXPECT_NEAR(entry.seconds, 2, 1e-12);
+        EXPECT_NEAR(entry.exposed_seconds, 2, 1e-12);
+        break;
+      case SpanKind::kValueGather:
+        EXPECT_NEAR(entry.seconds, 3, 1e-12);
+        EXPECT_NEAR(entry.exposed_seconds, 2, 1e-12);
+        break;
+      default:
+        EXPECT_EQ(entry.kind, SpanKind::kGradientBucket);
+        EXPECT_NEAR(entry.seconds, 4, 1e-12);
+        EXPECT_NEAR(entry.exposed_seconds, 2, 1e-12);
+    }
+  }
+  EXPECT_EQ(report.communication.size(), 3U);
+}
+
+// Two pipelines beside each other send the same micro-batches of the same stages.
+TEST(ReportTest, MessagesOfAnotherPipelineAreNoneOfThisOne) {
+  std::vector<RankSteps> ranks = two_ranks();
+  for (const RankSteps& rank : two_ranks()) {
+    ranks.push_back(rank);
+    for (Span& span : ranks.back().spans) {
+      span.group = 1;
+      span.begin += 100;
+      span.end += 100;
+    }
+  }
+  const StepReport report = analyse(ranks, 0);
+  EXPECT_NEAR(report.ranks[0].shares.communication * report.seconds, 2, 1e-9);
+  EXPECT_NEAR(report.ranks[2].shares.communication * report.seconds, 2, 1e-9);
+}
+
 TEST(ReportTest, MfuOfAChipAndOfAll) {
   std::vector<RankSteps> ranks = two_ranks();
   ranks[0].model_flops = 100;
@@ -111,6 +188,19 @@ TEST(SvgTest, HasARowForEachRankAndEscapesNames) {
   EXPECT_NE(picture.find("backward, stage 1, micro-batch 0: 5000.000 to 8000.000 ms"),
             std::string::npos);
   EXPECT_EQ(picture.substr(picture.size() - 7), "</svg>\n");
+}
+
+TEST(SvgTest, LegendNamesTheKindsThatOccur) {
+  const std::string picture = svg(a_step_of_every_kind(), "step");
+  for (const char* const entry :
+       {">forward<", ">backward<", ">recompute<", ">optimizer<", ">loader<",
+        ">wait for another stream<", ">tensor parallel<", ">gradients, all_reduce<",
+        ">values, all_gather<", ">pale: until all of its ranks have called<"}) {
+    EXPECT_NE(picture.find(entry), std::string::npos) << entry;
+  }
+  for (const char* const entry : {">backward, weights<", ">message between stages<"}) {
+    EXPECT_EQ(picture.find(entry), std::string::npos) << entry;
+  }
 }
 
 class RecorderTest : public testing::Test {

@@ -7,9 +7,23 @@ namespace keel::parallel {
 inline namespace v0 {
 
 const char* name_of(SpanKind kind) {
-  constexpr std::array<const char*, 12> kNames = {
-      "forward", "backward", "data gradient", "weight gradient",  "recompute",  "optimizer",
-      "send",    "receive",  "send gradient", "receive gradient", "collective", "loader"};
+  constexpr std::array<const char*, 17> kNames = {"forward",
+                                                  "backward",
+                                                  "data gradient",
+                                                  "weight gradient",
+                                                  "recompute",
+                                                  "optimizer",
+                                                  "send",
+                                                  "receive",
+                                                  "send gradient",
+                                                  "receive gradient",
+                                                  "collective",
+                                                  "gradient all_reduce",
+                                                  "gradient reduce_scatter",
+                                                  "value all_gather",
+                                                  "tensor parallel",
+                                                  "loader",
+                                                  "wait"};
   return kNames.at(static_cast<size_t>(kind));
 }
 
@@ -18,7 +32,11 @@ bool is_compute(SpanKind kind) {
 }
 
 bool is_communication(SpanKind kind) {
-  return kind >= SpanKind::kSend && kind <= SpanKind::kCollective;
+  return kind >= SpanKind::kSend && kind <= SpanKind::kTensorCollective;
+}
+
+bool is_message(SpanKind kind) {
+  return kind >= SpanKind::kSend && kind <= SpanKind::kReceiveGradient;
 }
 
 Event& StepRecorder::event(size_t number) {
@@ -28,15 +46,32 @@ Event& StepRecorder::event(size_t number) {
 
 void StepRecorder::start(const Stream& stream) {
   marks_.clear();
+  passes_ = stream.get();
+  stage_ = micro_batch_ = 0;
   event(0).record(stream);
   used_ = 1;
   host_start_ = std::chrono::steady_clock::now();
 }
 
 size_t StepRecorder::begin(const Stream& stream, SpanKind kind, uint32_t stage,
-                           uint32_t micro_batch) {
+                           uint32_t micro_batch, uint32_t group) {
+  if (kind <= SpanKind::kBackwardWeight) {
+    stage_ = stage;
+    micro_batch_ = micro_batch;
+  }
+  return mark(stream, {kind, stage, micro_batch, 0, 0, group});
+}
+
+size_t StepRecorder::begin_within(const Stream& stream, SpanKind kind, uint32_t group,
+                                  uint32_t sequence) {
+  return mark(stream, {kind, stage_, micro_batch_, 0, 0, group, sequence});
+}
+
+size_t StepRecorder::mark(const Stream& stream, const Span& span) {
   Mark mark;
-  mark.span = {kind, stage, micro_batch, 0, 0};
+  mark.span = span;
+  mark.span.blocks = stream.get().id == passes_.id &&
+                     (is_communication(span.kind) || span.kind == SpanKind::kWait);
   mark.events = used_;
   used_ += 2;
   event(mark.events).record(stream);

@@ -17,6 +17,7 @@
 #include <keel/keel.hpp>
 #include <keel/parallel/mesh.hpp>
 #include <keel/parallel/model.hpp>
+#include <keel/parallel/timeline.hpp>
 #include <keel/parallel/traffic.hpp>
 #include <map>
 #include <memory>
@@ -68,6 +69,13 @@ struct Settings {
 // Distributes |sequences| in proportion to |speeds|, at least one to each: by largest remainder.
 std::vector<int64_t> shares_by_speed(int64_t sequences, const std::vector<double>& speeds);
 
+// Shares of axis dp by measured speed. Each rank passes the |seconds| that its own passes took in a
+// step with |shares|, without their waits (computing_seconds); the slowest rank of a coordinate of
+// axis dp is the speed of the coordinate. Returns |shares| unless others shorten the longest passes
+// by the part |gain| at least. The result is the same on all ranks. Every rank calls; waits.
+std::vector<int64_t> measured_shares(Mesh& mesh, const std::vector<int64_t>& shares, double seconds,
+                                     double gain = 0.05);
+
 // A pipeline's order of forward and backward passes.
 class Schedule {
  public:
@@ -81,11 +89,17 @@ class Schedule {
     std::function<void(Stage& stage, size_t slot, int64_t micro_batch)> load;
     // Adds the slot's losses to the step's loss; for the last stage, after its forward pass.
     std::function<void(Stage& stage, size_t slot)> count_loss;
-    Channel pipeline;  // axis pp; of one rank where it has one
+    Channel pipeline;                  // axis pp; of one rank where it has one
+    StepRecorder* recorder = nullptr;  // gets passes and messages; NULL: none
+    uint32_t group = 0;                // of the messages, for Span::group
   };
   virtual ~Schedule() = default;
   virtual std::string name() const = 0;
   virtual int64_t chunks() const { return 1; }  // stages of each rank
+  // Idle share of a step on equal stages; 0: not known.
+  virtual double bubble(int64_t /*ranks*/, int64_t /*micro_batches*/) const { return 0; }
+  // Operations that libkeel counts on communicators of the schedule's own.
+  virtual uint64_t operations() const { return 0; }
   // Enqueues one step's passes: each micro-batch once through each stage, both ways.
   virtual void run(Run& run) = 0;
 };
@@ -97,6 +111,9 @@ class Schedule {
 class FillDrainSchedule : public Schedule {
  public:
   std::string name() const override { return "fill-drain"; }
+  double bubble(int64_t ranks, int64_t micro_batches) const override {
+    return static_cast<double>(ranks - 1) / static_cast<double>(micro_batches + ranks - 1);
+  }
   void run(Run& run) override;
 };
 
@@ -135,6 +152,10 @@ class Engine {
     int64_t first = 0, count = 0;  // in sequences; LoaderOptions::first and ::count
   };
   Share share() const;
+  // Changes Settings::shares from the next step on: gradients, weights and moments stay what they
+  // are, since each token weighs the same whatever the shares. Every rank calls; waits. Throws as
+  // the constructor, and then changes nothing.
+  void set_shares(const std::vector<int64_t>& shares);
   // As step() and evaluate(), for a caller that has read share() alone; the ranks add up how many
   // labels count. With several micro-batches a sequence belongs to another micro-batch than with
   // step(), so that losses differ by rounding.
@@ -159,8 +180,20 @@ class Engine {
   // Sets values from whole tensors by name; every rank calls.
   void set_values(const std::function<std::vector<float>(const Parameter&)>& whole);
 
+  // Records passes, optimizer and communication of the following steps, each of which the caller
+  // starts and finishes. Borrowed; NULL ends it. A step that is not recorded costs a comparison for
+  // each operation.
+  void set_recorder(StepRecorder* recorder);
+  // Operations of this rank's part of a step, without recomputation: the sum over all ranks is
+  // training_flops_per_token() of the batch.
+  double step_flops() const;
+  double bubble() const;  // of the schedule, for analyse()
+
   // Bytes sent on an axis since the construction.
   const Traffic& traffic(const std::string& axis) { return traffic_[axis]; }
+  // Operations that have ended on the communicators of |axis|, whose ever, as libkeel counts:
+  // behind a synchronize(), traffic(axis).calls while the engine alone uses the axis.
+  uint64_t operations(const std::string& axis);
   uint64_t bytes_in_use() const;
   uint64_t peak_bytes() const;  // since the construction, or the last reset
   void reset_peak();
@@ -176,6 +209,7 @@ class Engine {
   Schedule::Run passes_of(std::span<const int32_t> tokens, std::span<const int32_t> labels,
                           double scale, const std::function<int64_t(int64_t)>& place_of,
                           int64_t first_number);
+  void take_share();
   void make_stages();
   void make_stage(int64_t chunk);
   StepResult run_step(Schedule::Run& run, double rate);
@@ -184,6 +218,7 @@ class Engine {
   void sum_tied();
   void sum_figures();
   void update(double rate);
+  void record_optimizer(const std::function<void()>& enqueue);
   [[noreturn]] void report_not_finite();
 
   Mesh& mesh_;

@@ -29,11 +29,13 @@ struct PipelineStep {
   OnSlot after_loss = {};
   // Called for each message that this rank sends.
   std::function<void(uint64_t bytes)> on_send = {};
+  std::function<void()> on_receive = {};  // for each message that this rank receives
   // Called when the last gradient of a rank's chunk has been enqueued, for work that overlaps with
   // the rest of the step, such as an all_reduce of the chunk's gradients. Enqueues only.
   std::function<void(uint32_t chunk)> after_chunk = {};
   double scale = 1;                  // see Stage::backward_data
   StepRecorder* recorder = nullptr;  // optional
+  uint32_t group = 0;                // of the messages, for Span::group
 };
 
 // One rank of a pipeline. Not thread-safe. Enqueues and never waits, except in the constructor; a
@@ -56,6 +58,7 @@ class Pipeline {
 
   const PipelineSchedule& schedule() const { return schedule_; }
   uint32_t rank() const { return rank_; }
+  uint64_t operations() const;  // messages of this rank so far, as libkeel counts
 
   // Enqueues one step: all passes of this rank, on the streams of its stages. After a failure in
   // this rank's calls, aborts the pipeline's messages, so that no other rank waits, and rethrows;

@@ -17,12 +17,19 @@ inline namespace v0 {
 // between the ranks, for which all ranks of axis pp must run it.
 class PipelinedSchedule : public Schedule {
  public:
-  // |recorder|: optional, borrowed; gets the passes and messages of each step.
+  // |recorder|: optional, borrowed; gets the passes and messages of each step, in the place of
+  // Engine::set_recorder.
   explicit PipelinedSchedule(PipelineSchedule schedule, StepRecorder* recorder = nullptr)
       : schedule_(std::move(schedule)), recorder_(recorder) {}
 
   std::string name() const override { return schedule_.name; }
   int64_t chunks() const override { return schedule_.chunks; }
+  double bubble(int64_t /*ranks*/, int64_t /*micro_batches*/) const override {
+    return schedule_.bubble();
+  }
+  uint64_t operations() const override {
+    return pipeline_ == nullptr ? 0 : pipeline_->operations();
+  }
   void run(Run& run) override;
   const PipelineSchedule& schedule() const { return schedule_; }
 

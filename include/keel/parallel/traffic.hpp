@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <keel/keel.hpp>
+#include <keel/parallel/timeline.hpp>
 
 namespace keel::parallel {
 inline namespace v0 {
@@ -19,12 +20,22 @@ struct Traffic {
   double total() const { return all_reduce + all_gather + reduce_scatter + point_to_point; }
 };
 
-// A communicator of float32 collectives that counts. Borrows the communicator. Not thread-safe.
+// How a channel's operations appear in a recorded step.
+struct ChannelSpans {
+  StepRecorder* const* recorder = nullptr;  // borrowed; points to NULL while no step is recorded
+  uint32_t group = 0;                       // see Span
+  SpanKind all_reduce = SpanKind::kCollective;
+  SpanKind all_gather = SpanKind::kCollective;
+  SpanKind reduce_scatter = SpanKind::kCollective;
+};
+
+// A communicator of float32 collectives that counts, and records while a recorder is there. Borrows
+// the communicator. Not thread-safe.
 class Channel {
  public:
-  Channel() = default;  // of one rank: nothing may be called
-  explicit Channel(Communicator& comm, Traffic* traffic = nullptr)
-      : comm_(&comm), traffic_(traffic), ranks_(comm.world()), rank_(comm.rank()) {}
+  Channel() = default;  // of one rank: nothing may be called but wait()
+  explicit Channel(Communicator& comm, Traffic* traffic = nullptr, const ChannelSpans& spans = {})
+      : comm_(&comm), traffic_(traffic), spans_(spans), ranks_(comm.world()), rank_(comm.rank()) {}
 
   int64_t ranks() const { return ranks_; }
   int64_t rank() const { return rank_; }
@@ -32,30 +43,39 @@ class Channel {
 
   void all_reduce(void* data, int64_t count, const Stream& stream,
                   keel_reduction reduction = KEEL_SUM) const {
-    comm_->all_reduce(data, data, static_cast<uint64_t>(count), KEEL_FLOAT32, reduction, stream);
+    record(spans_.all_reduce, stream, [&] {
+      comm_->all_reduce(data, data, static_cast<uint64_t>(count), KEEL_FLOAT32, reduction, stream);
+    });
     if (traffic_ != nullptr) add(traffic_->all_reduce, 2 * share(count * ranks_));
   }
   // |count| elements of each rank.
   void all_gather(const void* part, void* whole, int64_t count, const Stream& stream) const {
-    comm_->all_gather(part, whole, static_cast<uint64_t>(count), KEEL_FLOAT32, stream);
+    record(spans_.all_gather, stream, [&] {
+      comm_->all_gather(part, whole, static_cast<uint64_t>(count), KEEL_FLOAT32, stream);
+    });
     if (traffic_ != nullptr) add(traffic_->all_gather, share(count * ranks_ * ranks_));
   }
   void reduce_scatter(const void* whole, void* part, int64_t count, const Stream& stream) const {
-    comm_->reduce_scatter(whole, part, static_cast<uint64_t>(count), KEEL_FLOAT32, KEEL_SUM,
-                          stream);
+    record(spans_.reduce_scatter, stream, [&] {
+      comm_->reduce_scatter(whole, part, static_cast<uint64_t>(count), KEEL_FLOAT32, KEEL_SUM,
+                            stream);
+    });
     if (traffic_ != nullptr) add(traffic_->reduce_scatter, share(count * ranks_ * ranks_));
   }
   // |counts| are equal; piece i of the whole begins at |offsets|[i].
   void all_gather_v(const void* part, void* whole, Communicator::Entries counts,
                     Communicator::Entries offsets, const Stream& stream) const {
-    comm_->all_gather_v(part, whole, counts, offsets, KEEL_FLOAT32, stream);
+    record(spans_.all_gather, stream,
+           [&] { comm_->all_gather_v(part, whole, counts, offsets, KEEL_FLOAT32, stream); });
     if (traffic_ != nullptr) {
       add(traffic_->all_gather, share(static_cast<int64_t>(counts[0]) * ranks_ * ranks_));
     }
   }
   void reduce_scatter_v(const void* whole, void* part, Communicator::Entries counts,
                         Communicator::Entries offsets, const Stream& stream) const {
-    comm_->reduce_scatter_v(whole, part, counts, offsets, KEEL_FLOAT32, KEEL_SUM, stream);
+    record(spans_.reduce_scatter, stream, [&] {
+      comm_->reduce_scatter_v(whole, part, counts, offsets, KEEL_FLOAT32, KEEL_SUM, stream);
+    });
     if (traffic_ != nullptr) {
       add(traffic_->reduce_scatter, share(static_cast<int64_t>(counts[0]) * ranks_ * ranks_));
     }
@@ -71,12 +91,30 @@ class Channel {
     if (traffic_ != nullptr) add(traffic_->point_to_point, 0);
   }
 
-  // For messages that the caller sends over communicators of its own.
+  // For messages that the caller sends and receives over communicators of its own.
   void count_sent(uint64_t bytes) const {
-    if (traffic_ != nullptr) traffic_->point_to_point += static_cast<double>(bytes);
+    if (traffic_ != nullptr) add(traffic_->point_to_point, static_cast<double>(bytes));
   }
+  void count_received() const { count_sent(0); }
+
+  // |stream| waits for |event|, which the channel's lane has recorded.
+  void wait(Stream& stream, const Event& event) const {
+    record(SpanKind::kWait, stream, [&] { stream.wait(event); });
+  }
+  // NULL while no step is recorded.
+  StepRecorder* recorder() const { return spans_.recorder == nullptr ? nullptr : *spans_.recorder; }
 
  private:
+  template <typename Call>
+  void record(SpanKind kind, const Stream& stream, const Call& call) const {
+    StepRecorder* const recorder = this->recorder();
+    if (recorder == nullptr) return call();
+    // All ranks of a group have made the same calls before.
+    const auto sequence = traffic_ == nullptr ? 0 : static_cast<uint32_t>(traffic_->calls);
+    const size_t mark = recorder->begin_within(stream, kind, spans_.group, sequence);
+    call();
+    recorder->end(mark, stream);
+  }
   void add(double& bytes, double more) const {
     bytes += more;
     ++traffic_->calls;
@@ -89,6 +127,7 @@ class Channel {
 
   Communicator* comm_ = nullptr;
   Traffic* traffic_ = nullptr;
+  ChannelSpans spans_;
   int64_t ranks_ = 1, rank_ = 0;
 };
 
