@@ -77,8 +77,12 @@ std::vector<Device> devices_of(const std::string& backends, int64_t count) {
   const auto makes = static_cast<int64_t>(names.size());
   std::vector<Device> devices;
   for (int64_t i = 0; i < count; ++i) {
-    devices.push_back(
-        Device::find(names[static_cast<size_t>(i % makes)] + ":" + std::to_string(i / makes)));
+    std::string name = names[static_cast<size_t>(i % makes)];
+    if (name == "vulkan" && i >= makes) name = names[0];
+    // The first make's devices of the ranks that are vulkan's elsewhere come last.
+    const int64_t number =
+        i % makes > 0 && name == names[0] ? i / makes + (count + 1) / makes : i / makes;
+    devices.push_back(Device::find(name + ":" + std::to_string(number)));
   }
   return devices;
 }
@@ -167,6 +171,7 @@ Training train(const Settings& settings, const Options& options) {
   training.peak.resize(devices.size());
   training.calls.resize(devices.size());
   training.operations.resize(devices.size());
+  training.on_axis.resize(devices.size());
   std::mutex mutex;
   training.failures = run_ranks(devices, options.mesh, [&](Mesh& mesh) {
     Settings own = settings;
@@ -187,6 +192,20 @@ Training train(const Settings& settings, const Options& options) {
       }
     };
     const auto rank = static_cast<size_t>(mesh.rank());
+    // Downloads use the axes too, beside the counters.
+    const auto count = [&](const std::function<void()>& run) {
+      std::map<std::string, Operations> before;
+      for (const char* const axis : {"dp", "tp", "pp"}) {
+        before[axis] = {engine.traffic(axis).calls, engine.operations(axis)};
+      }
+      run();
+      mesh.device().synchronize();  // libkeel counts what has ended
+      for (const auto& [axis, earlier] : before) {
+        Operations& sum = training.on_axis[rank][axis];
+        sum.engine += engine.traffic(axis).calls - earlier.engine;
+        sum.libkeel += engine.operations(axis) - earlier.libkeel;
+      }
+    };
     for (int64_t step = 0; step < options.steps; ++step) {
       if (options.before_step) options.before_step(engine, step);
       const Batch batch = batch_of(own, step);
@@ -195,7 +214,8 @@ Training train(const Settings& settings, const Options& options) {
       for (const std::string& axis : axes) before[axis] = engine.traffic(axis);
       engine.reset_peak();
       training.in_use[rank] = engine.bytes_in_use();
-      const StepResult result = run_step(engine, batch, options.by_share);
+      StepResult result;
+      count([&] { result = run_step(engine, batch, options.by_share); });
       training.peak[rank] = engine.peak_bytes();
       for (const std::string& axis : axes) {
         Traffic& used = training.traffic[rank][axis];

@@ -24,7 +24,9 @@ inline constexpr bool kSanitized = false;
 // each, and where the build has the CUDA plugin and is not sanitized, four emulated CUDA devices.
 void start_keel();
 
-// |count| devices: of |backends| in turn, each rank another device: "cpu", "cpu+sim".
+// |count| devices: of |backends| in turn, each rank another device: "cpu", "cpu+sim". Vulkan has
+// one rank, and the first make its other places: ranks that share a device with a single queue, as
+// Mesa's, can stall each other.
 std::vector<Device> devices_of(const std::string& backends, int64_t count);
 
 // Runs |body| in a thread for each device, as ranks of the mesh. Returns the message of each rank's
@@ -43,6 +45,10 @@ struct Batch {
 // The same on all ranks; some labels do not count.
 Batch batch_of(const Settings& settings, int64_t step);
 
+// Of one axis since the engine's construction, as the engine and as libkeel count.
+struct Operations {
+  uint64_t engine = 0, libkeel = 0;
+};
 using Tensors = std::map<std::string, std::vector<float>>;
 // Results of a training; gradients are whole tensors, of the first step.
 struct Training {
@@ -53,6 +59,7 @@ struct Training {
   std::vector<uint64_t> in_use, peak;                   // by rank, bytes, of the last step
   // Operations on axis tp since the start, by rank: as the engine and as libkeel count.
   std::vector<uint64_t> calls, operations;
+  std::vector<std::map<std::string, Operations>> on_axis;  // by rank, of the steps alone
 };
 struct Options {
   std::string mesh = "dp=1";

@@ -7,22 +7,11 @@
 #include <limits>
 
 #include "parallel/store.h"
+#include "parallel/tests/formulas.h"
 #include "parallel/tests/ranks.h"
 
 namespace keel::parallel::testing {
 namespace {
-
-constexpr Architecture kGpt2 = Architecture::kGpt2;
-constexpr Architecture kLlama = Architecture::kLlama;
-
-Training train_on(const std::string& mesh, const Settings& settings, int64_t steps = 3) {
-  Options options;
-  options.mesh = mesh;
-  options.steps = steps;
-  Training training = train(settings, options);
-  for (const std::string& failure : training.failures) EXPECT_EQ(failure, "");
-  return training;
-}
 
 void expect_same_bits(const Training& a, const Training& b) {
   EXPECT_EQ(a.losses, b.losses);
@@ -132,50 +121,6 @@ TEST(ShareTest, RanksThatReadTheirSharesTrainAsWithTheWholeBatch) {
 
 // ---- bytes and memory
 
-class FormulaTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (kSanitized) GTEST_SKIP() << "the release build counts";
-  }
-};
-
-// A model in which padding and small tensors are few.
-Settings larger_settings(Architecture architecture) {
-  Settings settings = tiny_settings(architecture);
-  settings.model.width = 64;
-  settings.model.mlp_width = 128;
-  settings.model.vocabulary = 64;
-  settings.model.context = 32;
-  return settings;
-}
-
-// Sizes in floats, which the formulas count.
-struct Sizes {
-  double w, kv, m, u, h, v, n, layers;
-  double matrices, vectors;  // of one layer
-  explicit Sizes(const Settings& settings, double tokens)
-      : w(static_cast<double>(settings.model.width)),
-        kv(static_cast<double>(settings.model.kv_width())),
-        m(static_cast<double>(settings.model.mlp_width)),
-        u(settings.model.is_llama() ? 2 * m : m),
-        h(static_cast<double>(settings.model.heads)),
-        v(static_cast<double>(settings.model.vocabulary)),
-        n(tokens),
-        layers(static_cast<double>(settings.model.layers)),
-        matrices(w * (2 * w + 2 * kv) + w * (u + m)),
-        vectors(settings.model.is_llama() ? 2 * w : 4 * w + 3 * w + 2 * kv + m) {}
-  double parameters(const Settings& settings) const {
-    const double ends = settings.model.is_llama()
-                            ? 2 * v * w + w
-                            : v * w + static_cast<double>(settings.model.context) * w + 2 * w;
-    return layers * (matrices + vectors) + ends;
-  }
-};
-
-void expect_within(double got, double expected) {
-  EXPECT_NEAR(got, expected, 0.05 * expected);
-}
-
 TEST_F(FormulaTest, DataParallelismSendsAndKeepsWhatItsLevelSays) {
   for (const Architecture architecture : {kGpt2, kLlama}) {
     for (int64_t level = 0; level <= 3; ++level) {
@@ -261,19 +206,9 @@ TEST_F(FormulaTest, ActivationsOfAStep) {
         settings.sequence_parallel = divided;
         settings.model.layers = 6;
         const Sizes s(settings, 8 * 32);
-        const double t = divided ? 2 : 1, r = s.n / t;
-        const double norms = architecture == kGpt2 ? 4 * r : 2 * r;
-        const double attention = s.n * s.w / t + s.n * s.h / t;  // what selective leaves out
-        const double layer = r * s.w + s.n * s.w + s.n * (s.w + 2 * s.kv) / t + attention +
-                             r * s.w + s.n * s.w + s.n * (s.u + s.m) / t + norms;
-        const double kept = recompute == Recompute::kNone        ? layer
-                            : recompute == Recompute::kSelective ? layer - attention
-                                                                 : r * s.w;
-        const double last = recompute == Recompute::kSelective ? layer - attention : layer;
-        // The peak is in the backward pass of the last layer's MLP: the gradients of output, of
-        // hidden, of up, and of all rows where each rank has its own.
-        const double backward = r * s.w + (divided ? s.n * s.w : 0) + s.n * (s.m + s.u) / t;
-        const double expected = 4 * ((s.layers - 1) * kept + last + backward);
+        const LayerMemory layer(settings, s, divided ? 2 : 1);
+        // The peak is in the backward pass of the last layer.
+        const double expected = 4 * (s.layers * layer.kept + layer.backward());
         const Training training = train_on(divided ? "tp=2" : "dp=1", settings, 2);
         for (size_t rank = 0; rank < training.peak.size(); ++rank) {
           expect_within(static_cast<double>(training.peak[rank] - training.in_use[rank]), expected);
