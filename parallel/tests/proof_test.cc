@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "parallel/tests/ranks.h"
 
@@ -13,7 +15,8 @@ namespace keel::parallel::testing {
 namespace {
 
 constexpr int64_t kSteps = kSanitized ? 3 : 20;
-// Steps on the CUDA backend's own kernels, which the host runs thread by thread: a second each.
+// Steps on the CUDA backend's own kernels, which the host runs thread by thread, up to a second
+// each, and on Vulkan's.
 constexpr int64_t kKernelSteps = 3;
 constexpr double kLossTolerance = 1e-4;
 constexpr double kGradientTolerance = 1e-3;
@@ -70,6 +73,12 @@ const Case kCases[] = {
        s.stage_layers = {3, 1};
      },
      "cpu+sim", true},
+    {"Pp2Dp2Zero2", kGpt2, "pp=2,dp=2",
+     [](Settings& s) {
+       s.micro_batches = 4;
+       s.sharding = 2;
+     },
+     "cpu", true},
     {"Tp3UnevenHeads", kLlama, "tp=3", [](Settings& s) { s.chunks = 2; }, "cpu", true},
     {"CudaTp2", kLlama, "tp=2", [](Settings& s) { s.sequence_parallel = true; }, "cuda", true},
     {"MixedCudaDp2", kGpt2, "dp=2", [](Settings& s) { s.sharding = 1; }, "cpu+cuda", true},
@@ -111,11 +120,6 @@ const Case kCases[] = {
      [](Settings& s) {
        s.micro_batches = 2;
        s.sharding = 3;
-     }},
-    {"Pp2Dp2Zero2", kGpt2, "pp=2,dp=2",
-     [](Settings& s) {
-       s.micro_batches = 4;
-       s.sharding = 2;
      }},
     {"Pp2Dp2Tp2Full", kGpt2, "pp=2,dp=2,tp=2",
      [](Settings& s) {
@@ -177,23 +181,24 @@ const Training& one_device(const Settings& settings) {
   return known[alone.text()] = train(alone, options);
 }
 
-class ProofTest : public ::testing::TestWithParam<Case> {};
+bool runs_all() {
+  return std::getenv("KEEL_PARALLEL_ALL") != nullptr;
+}
 
-TEST_P(ProofTest, EqualsOneDevice) {
-  const Case& mesh = GetParam();
-  const bool is_all = std::getenv("KEEL_PARALLEL_ALL") != nullptr;
-  if (!mesh.usual && !is_all) {
-    GTEST_SKIP() << "KEEL_PARALLEL_ALL is not set";
-  }
+bool has(const std::string& backends, const char* make) {
+  return backends.find(make) != std::string::npos;
+}
+
+// Trains |mesh| for |steps| on |backends| and on one device.
+void expect_equals_one_device(const Case& mesh, const std::string& backends, int64_t steps) {
   start_keel();
   Settings settings = tiny_settings(mesh.architecture);
   mesh.adjust(settings);
   Options options;
   options.mesh = mesh.mesh;
-  options.backends = mesh.backends;
-  const bool has_cuda = options.backends.find("cuda") != std::string::npos;
-  options.steps = has_cuda && !is_all ? kKernelSteps : kSteps;
-  if (options.backends.find("vulkan") != std::string::npos || has_cuda) {
+  options.backends = backends;
+  options.steps = steps;
+  if (has(backends, "vulkan") || has(backends, "cuda")) {
     try {
       (void)devices_of(options.backends, MeshShape::parse(mesh.mesh).size());
     } catch (const Error& error) {
@@ -216,9 +221,58 @@ TEST_P(ProofTest, EqualsOneDevice) {
   EXPECT_LE(deviation(training.gradients, expected.gradients, &name), kGradientTolerance) << name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Meshes, ProofTest, ::testing::ValuesIn(kCases), [](const auto& info) {
-  return std::string(info.param.name) + (info.param.architecture == kGpt2 ? "Gpt2" : "Llama");
-});
+std::string name_of(const Case& mesh) {
+  return std::string(mesh.name) + (mesh.architecture == kGpt2 ? "Gpt2" : "Llama");
+}
+
+class ProofTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(ProofTest, EqualsOneDevice) {
+  const Case& mesh = GetParam();
+  if (!mesh.usual && !runs_all()) GTEST_SKIP() << "KEEL_PARALLEL_ALL is not set";
+  const bool is_short = has(mesh.backends, "cuda") && !runs_all();
+  expect_equals_one_device(mesh, mesh.backends, is_short ? kKernelSteps : kSteps);
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, ProofTest, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return name_of(info.param); });
+
+// The meshes of one make, with each second make at every other rank.
+struct Pair {
+  const char* name;
+  const char* backends;
+};
+constexpr Pair kPairs[] = {
+    {"CpuAndSim", "cpu+sim"}, {"CpuAndCuda", "cpu+cuda"}, {"CpuAndVulkan", "cpu+vulkan"}};
+struct TwoMakesCase {
+  Case mesh;
+  Pair makes;
+};
+
+std::vector<TwoMakesCase> two_makes_cases() {
+  std::vector<TwoMakesCase> cases;
+  for (const Case& mesh : kCases) {
+    if (std::string(mesh.backends) != "cpu") continue;
+    for (const Pair& makes : kPairs) cases.push_back({mesh, makes});
+  }
+  return cases;
+}
+
+class TwoMakesProofTest : public ::testing::TestWithParam<TwoMakesCase> {};
+
+TEST_P(TwoMakesProofTest, EqualsOneDevice) {
+  const TwoMakesCase& given = GetParam();
+  if (!given.mesh.usual && !runs_all()) GTEST_SKIP() << "KEEL_PARALLEL_ALL is not set";
+  const bool is_emulated_chip = has(given.makes.backends, "sim");
+  if (kSanitized && !is_emulated_chip) GTEST_SKIP() << "a sanitized build takes the emulated chip";
+  expect_equals_one_device(given.mesh, given.makes.backends,
+                           is_emulated_chip ? kSteps : kKernelSteps);
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, TwoMakesProofTest, ::testing::ValuesIn(two_makes_cases()),
+                         [](const auto& info) {
+                           return name_of(info.param.mesh) + info.param.makes.name;
+                         });
 
 }  // namespace
 }  // namespace keel::parallel::testing
