@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <keel/keel.hpp>
 #include <new>
@@ -209,20 +210,15 @@ void resume_on_mesh(Options& options, const Place& place, const Corpus* corpus, 
 // The same with --mesh, whose ranks are the devices or the launcher's processes.
 int run_mesh(Options& options, const Place& place, const ParameterLayout& layout,
              const std::vector<keel::Device>& devices, const Output& json, const Output& svg) {
+  const bool records = !options.timeline.empty();
+  const Output timeline("--timeline", place.rank == 0 ? options.timeline : std::filesystem::path());
   std::optional<Corpus> corpus;
   if (options.mesh.tokens.empty()) {
     corpus.emplace(Corpus::load(options.text, options.model.context));
   }
-  MeshRun run{options.mesh,
-              corpus ? &*corpus : nullptr,
-              layout,
-              {},
-              options.checkpoint,
-              options.checkpoint_every,
-              options.resume,
-              {},
-              options.report_every,
-              kHeldOutSequences};
+  MeshRun run{options.mesh,         corpus ? &*corpus : nullptr, layout,         {},
+              options.checkpoint,   options.checkpoint_every,    options.resume, {},
+              options.report_every, kHeldOutSequences,           records};
   if (options.resume) {
     resume_on_mesh(options, place, run.corpus, run);
   } else if (!options.import_file.empty()) {
@@ -238,8 +234,12 @@ int run_mesh(Options& options, const Place& place, const ParameterLayout& layout
       layout.count() + tables * options.model.width * (options.mesh.vocabulary - kVocabulary);
   if (corpus) report.text_bytes = corpus->size();
   if (!corpus) report.unit = "token";
-  for (const keel::Device& device : devices) {
-    report.devices.push_back({device.name(), device.info().name, device.chip(), std::nullopt});
+  if (records && place.rank == 0) {
+    report.devices = look_at(devices, options.training.precision);
+  } else {
+    for (const keel::Device& device : devices) {
+      report.devices.push_back({device.name(), device.info().name, device.chip(), std::nullopt});
+    }
   }
   if (place.rank == 0) print_beginning(report);
   train_on_mesh(devices, place.world == 1 ? -1 : static_cast<int64_t>(place.rank), run, report);
@@ -248,6 +248,10 @@ int run_mesh(Options& options, const Place& place, const ParameterLayout& layout
     export_weights(options.export_folder, layout, read_mesh_values(options.checkpoint, layout));
   }
   if (corpus) std::printf("held-out text: %.3f bits per byte\n", report.held_out_bits_per_byte);
+  if (report.timeline) {
+    std::printf("%s", report.timeline->text.c_str());
+    timeline.write([&](std::ostream& out) { out << report.timeline->svg; });
+  }
   json.write([&](std::ostream& out) { write_json(out, report); });
   svg.write([&](std::ostream& out) { write_chart(out, report); });
   return 0;

@@ -94,6 +94,7 @@ class Rank {
   Rank(keel::Communicator world, keel::Device device, const MeshRun& run,
        const parallel::TokenFiles* files, const Report& report)
       : run_(run),
+        files_(files),
         training_(report.settings),
         model_(report.model),
         mesh_(std::move(world), device, parallel::MeshShape::parse(run.mesh.mesh)),
@@ -107,7 +108,7 @@ class Rank {
       });
     }
     if (files != nullptr) {
-      open_loader(*files);
+      open_loader();
     } else {
       tokens_.resize(static_cast<size_t>(training_.batch * report.model.context));
       labels_.resize(tokens_.size());
@@ -124,21 +125,72 @@ class Rank {
   // Every rank calls.
   std::string costs() { return parallel::Mesh::text(mesh_.measure(), mesh_.shape()); }
 
-  StepResult train_step() {
+  // |record|: for timeline() or balance().
+  StepResult train_step(bool record) {
     const int64_t step = engine_.steps();
+    engine_.set_recorder(record ? &recorder_ : nullptr);
+    if (record) {
+      // Times of all ranks begin here.
+      mesh_.world().barrier(engine_.stream());
+      engine_.stream().synchronize();
+      recorder_.start(engine_.stream());
+    }
     const Clock::time_point start = Clock::now();
     const double rate = learning_rate(training_.optimizer, step, training_.steps);
-    parallel::StepResult result;
+    std::span<const int32_t> tokens = tokens_, labels = labels_;
     if (loader_) {
       const parallel::Loader::Batch& batch = loader_->next();
       check(batch);
-      result = engine_.step_share(batch.tokens, batch.labels, rate);
+      tokens = batch.tokens;
+      labels = batch.labels;
     } else {
       run_.corpus->sequences(training_.seed, step * training_.batch, {tokens_, labels_});
-      result = engine_.step(tokens_, labels_, rate);
     }
+    if (record) recorder_.add_host_span(parallel::SpanKind::kLoader, start);
+    const parallel::StepResult result =
+        loader_ ? engine_.step_share(tokens, labels, rate) : engine_.step(tokens, labels, rate);
     const std::chrono::duration<double> seconds = Clock::now() - start;
+    if (record) spans_ = recorder_.finish();
     return {result.step, result.loss, result.gradient_norm, seconds.count()};
+  }
+
+  // Every rank calls, behind a recorded step.
+  void balance() {
+    const std::vector<int64_t>& now = engine_.settings().shares;
+    const std::vector<int64_t> shares =
+        parallel::measured_shares(mesh_, now, parallel::computing_seconds(spans_));
+    if (shares == now) return;
+    if (is_first()) {
+      std::string text;
+      for (const int64_t share : shares) {
+        text += (text.empty() ? "" : ", ") + std::to_string(share * run_.mesh.micro_batches);
+      }
+      std::printf("step %lld: shares of axis dp are %s sequences from here on\n",
+                  static_cast<long long>(engine_.steps()), text.c_str());
+    }
+    engine_.set_shares(shares);
+    if (!loader_) return;
+    const parallel::LoaderState state = loader_->state();
+    loader_.emplace(*files_, loader_options(), state);
+  }
+
+  // Every rank calls, behind a recorded step. |report| has the roofs; rank 0 gets the result.
+  void timeline(Report& report) {
+    parallel::RankSteps own;
+    own.device = mesh_.device().name();
+    own.spans = spans_;
+    own.model_flops = engine_.step_flops();
+    std::vector<parallel::RankSteps> ranks =
+        parallel::gather_steps(mesh_.world(), engine_.stream(), own);
+    if (!is_first()) return;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      ranks[rank].peak_flops_per_s = report.roof_of(rank);
+    }
+    const parallel::StepReport step = parallel::analyse(ranks, engine_.bubble());
+    std::string title = "step " + std::to_string(engine_.steps()) + ": " + mesh_.shape().text();
+    if (mesh_.size_of("pp") > 1) title += ", " + run_.mesh.schedule;
+    title += ", " + std::to_string(run_.mesh.micro_batches) + " micro-batches";
+    report.timeline = {parallel::text(step), parallel::json(step), parallel::svg(ranks, title)};
   }
 
   // Every rank calls, behind each step. Before the first step and behind the last, waits for the
@@ -182,17 +234,21 @@ class Rank {
   void abort() { mesh_.abort(); }
 
  private:
-  void open_loader(const parallel::TokenFiles& files) {
+  parallel::LoaderOptions loader_options() const {
     const parallel::Engine::Share share = engine_.share();
     parallel::LoaderOptions options;
     options.seed = training_.seed;
     options.batch = training_.batch;
     options.first = share.first;
     options.count = share.count;
+    return options;
+  }
+
+  void open_loader() {
     if (run_.resume) {
-      loader_.emplace(files, options, parallel::LoaderState::parse(run_.loader_state));
+      loader_.emplace(*files_, loader_options(), parallel::LoaderState::parse(run_.loader_state));
     } else {
-      loader_.emplace(files, options);
+      loader_.emplace(*files_, loader_options());
     }
   }
 
@@ -207,11 +263,14 @@ class Rank {
   }
 
   const MeshRun& run_;
+  const parallel::TokenFiles* files_;
   const TrainingSettings& training_;
   const ModelConfig& model_;
   parallel::Mesh mesh_;
   parallel::Engine engine_;
   std::vector<int32_t> tokens_, labels_;
+  parallel::StepRecorder recorder_;
+  std::vector<parallel::Span> spans_;  // of the last recorded step
   std::optional<parallel::Loader> loader_;
   std::optional<parallel::CheckpointWriter> writer_;
   std::optional<parallel::CheckpointTrigger> trigger_;
@@ -228,8 +287,13 @@ void train(Rank& rank, const MeshRun& run, Report& report) {
   size_t interval_begin = 0;
   const int64_t steps = report.settings.steps;
   while (rank.steps() < steps) {
-    report.steps.push_back(rank.train_step());
-    const int64_t step = rank.steps();
+    const int64_t step = rank.steps() + 1;
+    const int64_t every = run.mesh.balance_every;
+    const bool balances = every > 0 && step % every == 0 && step < steps;
+    // The step before the last has the recorder's allocations.
+    report.steps.push_back(rank.train_step(balances || (run.timeline && step + 1 >= steps)));
+    if (balances) rank.balance();
+    if (run.timeline && step == steps) rank.timeline(report);
     rank.save(/*wait=*/step == steps);
     report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     if (!rank.is_first()) continue;

@@ -24,6 +24,7 @@ struct MeshSettings {
   bool sequence_parallel = false;
   int64_t chunks = 1;                   // of products beside communication
   std::string schedule = "fill-drain";  // of axis pp; or a name of make_schedule()
+  int64_t balance_every = 0;            // steps between measured shares of axis dp; 0: equal shares
   // Token files in the place of a text, read ahead by threads, each rank its share; empty: a text.
   std::vector<std::filesystem::path> tokens;
   int64_t token_bytes = 2;
@@ -44,13 +45,15 @@ struct MeshRun {
   std::string loader_state;  // of that set, with token files
   int64_t report_every = 20;
   int64_t held_out_sequences = 64;
+  bool timeline = false;  // records the last step
 };
 
 // Trains on |devices|, one rank each: all of them are ranks of this process, or if |rank| is not
 // negative, devices[rank] alone, of a job of processes. With the initial weights of the trainer
 // without a mesh and a text, the losses are those of the trainer but for rounding. Fills |report|
-// on rank 0, which also shows progress. Throws std::invalid_argument for a mesh that does not fit
-// the model or the devices, std::runtime_error for a training that failed.
+// on rank 0, which also shows progress; MFU of the timeline takes the roofs of its devices. Throws
+// std::invalid_argument for a mesh that does not fit the model or the devices, std::runtime_error
+// for a training that failed.
 void train_on_mesh(const std::vector<keel::Device>& devices, int64_t rank, const MeshRun& run,
                    Report& report);
 

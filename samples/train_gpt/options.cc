@@ -99,6 +99,11 @@ void declare_mesh(CLI::App& app, MeshSettings& mesh) {
                  "With --mesh: passes on axis pp: fill-drain, 1f1b, 1f1b-apart, interleaved (two "
                  "chunks a rank), interleaved-apart or zero-bubble")
       ->capture_default_str();
+  app.add_option("--balance-every", mesh.balance_every,
+                 "With --mesh: steps after which the batch is divided again on axis dp, by the "
+                 "speeds that the ranks have shown; 0: equal parts")
+      ->check(CLI::Range(int64_t{0}, kMany))
+      ->capture_default_str();
   app.add_flag("--sequence-parallel", mesh.sequence_parallel,
                "With --mesh: divide rows on axis tp between products");
   app.add_option("--tokens", mesh.tokens,
@@ -127,7 +132,7 @@ void check_mesh(const CLI::App& app, const Options& options) {
     if (options.checkpoint.empty()) refuse({"--export"}, "takes --checkpoint with --mesh");
   } else {
     refuse({"--micro-batches", "--chunks", "--sharding", "--recompute", "--schedule",
-            "--sequence-parallel", "--tokens"},
+            "--sequence-parallel", "--balance-every", "--tokens", "--timeline"},
            "takes --mesh");
   }
   if (options.mesh.tokens.empty()) {
@@ -168,6 +173,9 @@ void declare_options(CLI::App& app, Options& options) {
   app.add_option("--json", options.json, "Write all that was measured to this file")
       ->type_name("FILE");
   app.add_option("--svg", options.svg, "Draw the loss to this file")->type_name("FILE");
+  app.add_option("--timeline", options.timeline,
+                 "With --mesh: draw the last step to this file, and report where its time went")
+      ->type_name("FILE");
   app.add_option("--dump", options.dump,
                  "Write what the first steps calculate to this folder, for keel compare")
       ->type_name("FOLDER");

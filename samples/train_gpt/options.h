@@ -25,7 +25,7 @@ struct Options {
   std::filesystem::path checkpoint;   // empty, like the following: none
   std::filesystem::path import_file;  // weights in the Hugging Face layout
   std::filesystem::path export_folder;
-  std::filesystem::path json, svg;
+  std::filesystem::path json, svg, timeline;
   std::filesystem::path dump;  // a folder
   int64_t dump_steps = 1;
   bool resume = false;

@@ -60,6 +60,17 @@ std::optional<double> Report::roof() const {
                          [](double sum, const auto& chip) { return sum + chip.second; });
 }
 
+double Report::roof_of(size_t device) const {
+  double roof = 0, sharing = 0;
+  for (const DeviceReport& each : devices) {
+    if (each.chip != devices[device].chip) continue;
+    if (!each.roof) return 0;
+    roof = std::max(roof, *each.roof);
+    ++sharing;
+  }
+  return roof / sharing;
+}
+
 Interval Report::interval(size_t first) const {
   double loss = 0;
   double seconds_of_steps = 0;
@@ -187,6 +198,7 @@ void write_json(std::ostream& out, const Report& report) {
                       {"mfu", or_null(report.utilization())},
                       {"losses_nats_per_" + report.unit, losses},
                       {"intervals", intervals}};
+  if (report.timeline) all["step"] = ordered_json::parse(report.timeline->json);
   if (report.failure.empty()) {
     if (report.unit == "byte") all["held_out_bits_per_byte"] = report.held_out_bits_per_byte;
     all["prompt"] = report.prompt;

@@ -33,6 +33,13 @@ struct Interval {
   const char* unit = "byte";
 };
 
+// Where the time of one step on a mesh went.
+struct StepTimeline {
+  std::string text;  // a table
+  std::string json;
+  std::string svg;
+};
+
 struct Report {
   ModelConfig model;
   TrainingSettings settings;
@@ -50,7 +57,10 @@ struct Report {
   double held_out_bits_per_byte = 0;  // 0 with token files, which hold nothing out
   std::string prompt;
   std::string sample;
+  std::optional<StepTimeline> timeline;  // of the last step, with --timeline
 
+  // A device's part of its chip's roof, which devices of one chip share; 0 if not measured.
+  double roof_of(size_t device) const;
   std::optional<double> roof() const;  // sum over the chips; nothing if one is missing
   // Returns the interval that starts at |steps|[first].
   Interval interval(size_t first) const;
