@@ -115,7 +115,9 @@ void add_layouts_of_dtypes(ElementwiseCases* cases, uint32_t combination) {
   each = add("y_transposed", next());
   each->outputs[0] = transposed(each->outputs[0]);
   each->strided = true;
-  // A number in place of each tensor, beside tensors with gaps.
+  // A number in place of each tensor, beside tensors with gaps; of tensors of one dtype, since a
+  // number has none.
+  if (dtypes.inputs[1] != dtypes.inputs[0] || dtypes.inputs[2] != dtypes.inputs[0]) return;
   for (uint32_t i = 0; i < function.operands; ++i) {
     Numbers numbers;
     numbers.a = numbers.b = numbers.c = 1;
