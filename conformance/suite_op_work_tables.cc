@@ -122,7 +122,7 @@ class PlacedOp {
 // Cases of |op| that are neither small nor large, the largest first; strided ones, of the most axes
 // first, if |strided|.
 std::vector<ops::Case> candidates(keel_op_id op, bool strided) {
-  constexpr int64_t kMost = 12'000;
+  constexpr int64_t kMost = 4'000;
   constexpr size_t kTried = 6;
   const auto size = [](const ops::Case& each) {
     int64_t count = 0;
@@ -201,7 +201,7 @@ void behind_work(const Context& context, keel_op_id op, bool strided) {
 
 // The same operator on several streams, by a thread each.
 void on_streams(const Context& context, keel_op_id op, bool strided) {
-  constexpr uint32_t kRounds = 6;
+  constexpr uint32_t kRounds = 4;
   TableBench bench(context, kStreams);
   std::vector<std::vector<std::byte>> wanted;
   const auto ops = placed(bench, op, strided, &wanted);
