@@ -373,7 +373,11 @@ Status Hierarchical::run_by_messages(const Request& request, WaitContext& wait_c
 Status Hierarchical::run_lane(const Request& request, WaitContext& wait_context) {
   if (request.count == 0) return {};
   WaitContext part(wait_context, context_.failures());
-  return lane_->runner.run(request, {}, &lane_->entry, part);
+  // The lane looks the buffers up too, which the caller may have freed behind the call.
+  lane_->context.kept = context_.kept;
+  Status status = lane_->runner.run(request, {}, &lane_->entry, part);
+  lane_->context.kept = nullptr;
+  return status;
 }
 
 Hierarchical::Share Hierarchical::share_of(uint32_t lane, uint64_t count) const {
