@@ -196,10 +196,10 @@ bool Communicator::try_fast_path(const CallArguments& arguments, const void* sen
   const CachedCall* known = known_.find(arguments);
   if (known == nullptr || !queue_.empty() || running_ || stopping_) return false;
   void* const from = host_address(*device_, cache, const_cast<void*>(send), known->send_bytes);
-  const EagerBuffers buffers = {from,
-                                host_address(*device_, cache, receive, known->receive_bytes,
-                                             from == send ? from : nullptr, known->send_bytes),
-                                known->send_bytes, known->receive_bytes};
+  const EagerBuffers buffers = {
+      from,
+      host_address(*device_, cache, receive, known->receive_bytes, send, from, known->send_bytes),
+      known->send_bytes, known->receive_bytes};
   if ((buffers.send == nullptr && buffers.send_bytes != 0) ||
       (buffers.receive == nullptr && buffers.receive_bytes != 0) ||
       !known->may_have(send, receive) || context_.failures().failed()) {

@@ -9,6 +9,13 @@
 
 namespace keel {
 
+void* registered_address(Device& device, void* pointer, uint64_t size, const void* sent,
+                         const void* sent_host, uint64_t sent_size) {
+  if (size == 0) return nullptr;
+  if (pointer == sent && sent == sent_host && size <= sent_size) return pointer;
+  return device.host_registrations().has_same_address(pointer, size) ? pointer : nullptr;
+}
+
 RankContext::RankContext(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device,
                          bool forbid_alias)
     : team_(std::move(team)),

@@ -48,19 +48,24 @@ struct Side {
   }
 };
 
+// Returns |pointer| if |size| bytes there are registered host memory with the same address on
+// |device|, else NULL. The |sent_size| bytes at |sent|, whose host address is |sent_host|, have
+// just been found, so that an operation in place asks the kernel once.
+[[gnu::noinline]] void* registered_address(Device& device, void* pointer, uint64_t size,
+                                           const void* sent, const void* sent_host,
+                                           uint64_t sent_size);
+
 // Returns the host address of |size| bytes at |pointer|, in |device|'s memory or in host memory
 // with the same address on the device. NULL if neither the calling thread's lookup cache, |cache|,
-// nor a registration covers the bytes. |checked|, unless NULL: |checked_size| bytes there have just
-// been found at the same address, so that an operation in place asks the kernel once.
+// nor a registration covers the bytes. The rest as in registered_address().
 inline void* host_address(Device& device, const BlockLookupCache& cache, void* pointer,
-                          uint64_t size, const void* checked = nullptr, uint64_t checked_size = 0) {
+                          uint64_t size, const void* sent = nullptr,
+                          const void* sent_host = nullptr, uint64_t sent_size = 0) {
   char* const alias = device.memory().known_alias(cache, pointer, size);
   if (alias != nullptr) [[likely]] {
     return alias;
   }
-  if (size == 0) return nullptr;
-  if (pointer == checked && size <= checked_size) return pointer;
-  return device.host_registrations().has_same_address(pointer, size) ? pointer : nullptr;
+  return registered_address(device, pointer, size, sent, sent_host, sent_size);
 }
 
 // Both buffers of an operation.
