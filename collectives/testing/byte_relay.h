@@ -70,8 +70,8 @@ class ByteRelay {
   // Returns whether bytes wait.
   bool move(Connection& connection, size_t from);
 
-  FileDescriptor control_;
   uint16_t port_ = 0;
+  FileDescriptor control_;  // listens at |port_|
   std::deque<Listening> listening_;
   std::deque<Connection> connections_;
   std::atomic<bool> is_over_{false};
