@@ -77,12 +77,9 @@ std::vector<Device> devices_of(const std::string& backends, int64_t count) {
   const auto makes = static_cast<int64_t>(names.size());
   std::vector<Device> devices;
   for (int64_t i = 0; i < count; ++i) {
-    std::string name = names[static_cast<size_t>(i % makes)];
-    if (name == "vulkan" && i >= makes) name = names[0];
-    // The first make's devices of the ranks that are vulkan's elsewhere come last.
-    const int64_t number =
-        i % makes > 0 && name == names[0] ? i / makes + (count + 1) / makes : i / makes;
-    devices.push_back(Device::find(name + ":" + std::to_string(number)));
+    const std::string& name = names[static_cast<size_t>(i % makes)];
+    devices.push_back(
+        Device::find(name + ":" + (name == "vulkan" ? "0" : std::to_string(i / makes))));
   }
   return devices;
 }
@@ -199,7 +196,9 @@ Training train(const Settings& settings, const Options& options) {
         before[axis] = {engine.traffic(axis).calls, engine.operations(axis)};
       }
       run();
-      mesh.device().synchronize();  // libkeel counts what has ended
+      // libkeel counts what has ended. Ranks of other makes may share a device, whose streams wait
+      // for this rank's next step then.
+      if (options.backends == "cpu") mesh.device().synchronize();
       for (const auto& [axis, earlier] : before) {
         Operations& sum = training.on_axis[rank][axis];
         sum.engine += engine.traffic(axis).calls - earlier.engine;

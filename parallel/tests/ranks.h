@@ -24,9 +24,8 @@ inline constexpr bool kSanitized = false;
 // each, and where the build has the CUDA plugin and is not sanitized, four emulated CUDA devices.
 void start_keel();
 
-// |count| devices: of |backends| in turn, each rank another device: "cpu", "cpu+sim". Vulkan has
-// one rank, and the first make its other places: ranks that share a device with a single queue, as
-// Mesa's, can stall each other.
+// |count| devices: of |backends| in turn, each rank another device, but of vulkan, which may have
+// one alone: "cpu", "cpu+sim".
 std::vector<Device> devices_of(const std::string& backends, int64_t count);
 
 // Runs |body| in a thread for each device, as ranks of the mesh. Returns the message of each rank's
@@ -59,7 +58,8 @@ struct Training {
   std::vector<uint64_t> in_use, peak;                   // by rank, bytes, of the last step
   // Operations on axis tp since the start, by rank: as the engine and as libkeel count.
   std::vector<uint64_t> calls, operations;
-  std::vector<std::map<std::string, Operations>> on_axis;  // by rank, of the steps alone
+  // By rank, of the steps alone; of libkeel only on CPU devices, which no ranks share.
+  std::vector<std::map<std::string, Operations>> on_axis;
 };
 struct Options {
   std::string mesh = "dp=1";
