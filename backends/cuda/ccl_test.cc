@@ -3,26 +3,18 @@
 // operations that use the library and those that do not, unusable libraries, and failures.
 #include <algorithm>
 #include <cstdlib>
-#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "backends/cuda/testing/own_driver.h"
-#include "collectives/testing/reference.h"
-#include "collectives/testing/test_rank.h"
-#include "core/testing/keel_test.h"
+#include "collectives/testing/device_ranks.h"
 
 namespace keel::testing {
 namespace {
 
-class CudaCclTest : public KeelTest {
+class CudaCclTest : public DeviceRanks {
  protected:
-  void TearDown() override {
-    end_ranks();
-    KeelTest::TearDown();
-  }
-
   static std::vector<keel_device> load_cuda(const OwnDriver& driver) {
     return load("cuda", {{"library_folder", driver.folder()}});
   }
@@ -31,96 +23,6 @@ class CudaCclTest : public KeelTest {
     EXPECT_KEEL_OK(keel_device_info_get(device, &info));
     return (info.capabilities & KEEL_CAPABILITY_CCL) != 0;
   }
-
-  // Creates a rank on each of |devices|, with a stream.
-  void make_ranks(std::vector<keel_device> devices) {
-    end_ranks();
-    devices_ = std::move(devices);
-    comms_.resize(devices_.size());
-    auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
-    options.chunk_bytes = 4096;
-    options.timeout_ns = kTestTimeout;
-    ASSERT_KEEL_OK(keel_comm_init_all(devices_.data(), world(), &options, comms_.data()));
-    for (keel_device device : devices_) {
-      streams_.emplace_back();
-      ASSERT_KEEL_OK(keel_stream_create(device, 0, &streams_.back()));
-    }
-  }
-  void end_ranks() {
-    for (keel_comm comm : comms_) keel_comm_destroy(comm);
-    for (keel_stream stream : streams_) keel_stream_destroy(stream);
-    for (const auto& [rank, memory] : buffers_) keel_free(devices_[rank], memory);
-    buffers_.clear();
-    comms_.clear();
-    streams_.clear();
-  }
-  uint32_t world() const { return static_cast<uint32_t>(devices_.size()); }
-  uint64_t native_operations() {
-    auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
-    EXPECT_KEEL_OK(keel_comm_stats_get(comms_[0], &stats));
-    return stats.native_operations;
-  }
-  void expect_explained(const std::string& wanted) {
-    char text[4096];
-    uint64_t size = sizeof(text);
-    EXPECT_KEEL_OK(keel_comm_explain(comms_[0], text, &size));
-    EXPECT_NE(std::string(text).find(wanted), std::string::npos)
-        << "no '" << wanted << "' in " << text;
-  }
-
-  // Compares with the serial reference; returns the number of operations that used NCCL.
-  uint64_t run(const Case& scenario) {
-    const uint64_t before = native_operations();
-    const Reference reference(scenario);
-    std::vector<CaseRun> runs;
-    for (uint32_t rank = 0; rank < world(); ++rank) {
-      runs.emplace_back(reference, rank, devices_[rank]);
-      EXPECT_EQ(runs.back().prepare(streams_[rank]), "");
-    }
-    for (uint32_t rank = 0; rank < world(); ++rank) {
-      EXPECT_EQ(runs[rank].call(comms_[rank], streams_[rank]), "");
-      EXPECT_EQ(runs[rank].fetch(streams_[rank]), "");
-    }
-    for (uint32_t rank = 0; rank < world(); ++rank) {
-      EXPECT_KEEL_OK(keel_stream_synchronize(streams_[rank], kTestTimeout)) << scenario.describe();
-    }
-    for (const CaseRun& each : runs) EXPECT_EQ(each.check(), "") << scenario.describe();
-    return native_operations() - before;
-  }
-  // In place if the count is even.
-  Case scenario(Operation operation, keel_dtype dtype, uint64_t count) const {
-    Case made;
-    made.operation = operation;
-    made.dtype = dtype;
-    made.world = world();
-    made.count = count;
-    made.in_place = count % 2 == 0;
-    made.seed = static_cast<uint32_t>(count + static_cast<uint32_t>(operation));
-    return made;
-  }
-
-  // Enqueues one all_reduce of floats on each of |ranks|, without waiting.
-  void enqueue(const std::vector<uint32_t>& ranks, uint64_t count = 1000) {
-    for (const uint32_t rank : ranks) {
-      void*& memory = buffers_[rank];
-      if (memory == nullptr) memory = alloc(devices_[rank], count * 4);
-      ASSERT_KEEL_OK(keel_all_reduce(comms_[rank], memory, memory, count, KEEL_FLOAT32, KEEL_SUM,
-                                     streams_[rank]));
-    }
-  }
-  // Expects |rank|'s wait to end with |code| and a text that contains all |texts|.
-  void expect_failure(uint32_t rank, keel_status code, const std::vector<std::string>& texts) {
-    EXPECT_EQ(keel_stream_synchronize(streams_[rank], kTestTimeout), code) << "rank " << rank;
-    const std::string said = keel_last_error();
-    for (const std::string& text : texts) {
-      EXPECT_NE(said.find(text), std::string::npos) << "no '" << text << "' in " << said;
-    }
-  }
-
-  std::vector<keel_device> devices_;
-  std::vector<keel_comm> comms_;
-  std::vector<keel_stream> streams_;
-  std::map<uint32_t, void*> buffers_;
 };
 
 // The last six use sends and receives in a group.
@@ -353,9 +255,9 @@ TEST_F(CudaCclTest, AnErrorOfTheLibraryNamesTheRankAndTheDevicesGoOn) {
   driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
   const std::vector<keel_device> devices = load_cuda(driver);
   make_ranks(devices);
-  enqueue({0, 1, 2});
+  enqueue(1000);
   for (keel_stream stream : streams_) ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
-  enqueue({0, 1, 2});
+  enqueue(1000);
   for (uint32_t rank = 0; rank < 3; ++rank) {
     expect_failure(rank, KEEL_INTERNAL,
                    {"all_reduce", "rank 1 (cuda:1)", "injected failure of ccl 2"});
@@ -369,7 +271,7 @@ TEST_F(CudaCclTest, ARefusedCallIsNamed) {
   const OwnDriver driver("devices=3 memory_mib=64 faults=1/refuse:ccl@1");
   driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
   make_ranks(load_cuda(driver));
-  enqueue({0, 1, 2});
+  enqueue(1000);
   for (uint32_t rank = 0; rank < 3; ++rank) {
     expect_failure(rank, KEEL_UNAVAILABLE, {"rank 1 (cuda:1)", "injected refusal of ccl 1"});
   }
@@ -380,7 +282,7 @@ TEST_F(CudaCclTest, ALostDeviceIsNamedAndTheOthersGoOn) {
   driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
   const std::vector<keel_device> devices = load_cuda(driver);
   make_ranks(devices);
-  enqueue({0, 1, 2});
+  enqueue(1000);
   for (uint32_t rank = 1; rank < 3; ++rank) {
     expect_failure(rank, KEEL_DEVICE_LOST, {"rank 0 (cuda:0)", "CUDA_ERROR_ECC_UNCORRECTABLE"});
   }
@@ -393,7 +295,7 @@ TEST_F(CudaCclTest, AnAbortInMidOperationEndsAllAndHarmsNoDevice) {
   driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
   const std::vector<keel_device> devices = load_cuda(driver);
   make_ranks({devices[0], devices[1], devices[2]});
-  enqueue({0, 1, 2}, 100'000);
+  enqueue(100'000);
   std::thread aborting([&] { EXPECT_KEEL_OK(keel_comm_abort(comms_[2])); });
   for (uint32_t rank = 0; rank < 3; ++rank) {
     expect_failure(rank, KEEL_ABORTED, {"rank 2 aborted"});
@@ -411,7 +313,7 @@ TEST_F(CudaCclTest, AnAbortAtAnyMomentIsToldAsOne) {
   const std::vector<keel_device> devices = load_cuda(driver);
   for (int round = 0; round < 30; ++round) {
     make_ranks(devices);
-    for (int i = 0; i < 4; ++i) enqueue({0, 1}, 500'000);
+    for (int i = 0; i < 4; ++i) enqueue(500'000);
     std::thread aborting([&] { EXPECT_KEEL_OK(keel_comm_abort(comms_[1])); });
     for (keel_stream stream : streams_) {
       const keel_status status = keel_stream_synchronize(stream, kTestTimeout);
@@ -427,7 +329,7 @@ TEST_F(CudaCclTest, WhatHangsEndsAtTheDeadlineAndHarmsNoDevice) {
   const std::vector<keel_device> devices = load_cuda(driver);
   make_ranks(devices);
   for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, kSecond));
-  enqueue({0, 1, 2});
+  enqueue(1000);
   for (uint32_t rank = 0; rank < 3; ++rank) {
     expect_failure(rank, KEEL_TIMED_OUT, {"native all_reduce did not end in time"});
   }
@@ -442,7 +344,7 @@ TEST_F(CudaCclTest, AHangThatAnAbortDoesNotEndLosesTheDevices) {
   const std::vector<keel_device> devices = load_cuda(driver);
   make_ranks(devices);
   for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, kSecond));
-  enqueue({0, 1});
+  enqueue(1000);
   for (keel_stream stream : streams_) {
     EXPECT_NE(keel_stream_synchronize(stream, kTestTimeout), KEEL_OK);
   }

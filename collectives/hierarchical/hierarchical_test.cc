@@ -8,130 +8,19 @@
 #include <keel/plugin_kit.hpp>
 #include <thread>
 
-#include "collectives/testing/reference.h"
-#include "collectives/testing/test_rank.h"
-#include "core/testing/keel_test.h"
+#include "collectives/testing/device_ranks.h"
 
 namespace keel::testing {
 namespace {
 
-class HierarchicalTest : public KeelTest {
+class HierarchicalTest : public DeviceRanks {
  protected:
-  void TearDown() override {
-    end_ranks();
-    KeelTest::TearDown();
-  }
-
-  static keel_comm_options options() {
-    auto made = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
-    made.chunk_bytes = 4096;
-    made.timeout_ns = kTestTimeout;
-    return made;
-  }
-  // Makes a rank and a stream on each of |devices|.
-  void make_ranks(std::vector<keel_device> devices, const keel_comm_options& given = options()) {
-    end_ranks();
-    devices_ = std::move(devices);
-    comms_.resize(devices_.size());
-    ASSERT_KEEL_OK(keel_comm_init_all(devices_.data(), world(), &given, comms_.data()));
-    for (keel_device device : devices_) {
-      streams_.emplace_back();
-      ASSERT_KEEL_OK(keel_stream_create(device, 0, &streams_.back()));
-    }
-  }
-  void end_ranks() {
-    for (keel_comm comm : comms_) keel_comm_destroy(comm);
-    for (keel_stream stream : streams_) keel_stream_destroy(stream);
-    for (const auto& [where, memory] : buffers_) keel_free(devices_[where.first], memory);
-    buffers_.clear();
-    comms_.clear();
-    streams_.clear();
-  }
-  uint32_t world() const { return static_cast<uint32_t>(devices_.size()); }
   static std::vector<keel_device> sims(uint32_t count, const Settings& more = {}) {
     Settings settings = {{"devices", std::to_string(count)}};
     settings.insert(more.begin(), more.end());
     return load("sim", settings);
   }
-
-  // Sets a short timeout, for operations that never end.
-  void hurry() {
-    for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, kSecond));
-  }
-
-  uint64_t native_operations(uint32_t rank = 0) {
-    auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
-    EXPECT_KEEL_OK(keel_comm_stats_get(comms_[rank], &stats));
-    return stats.native_operations;
-  }
-  std::string explain() {
-    char text[4096];
-    uint64_t size = sizeof(text);
-    EXPECT_KEEL_OK(keel_comm_explain(comms_[0], text, &size));
-    return text;
-  }
-  void expect_explained(const std::string& text) {
-    EXPECT_NE(explain().find(text), std::string::npos) << "no '" << text << "' in " << explain();
-  }
-
-  // Compares with the serial reference; returns the number of operations that used the library.
-  uint64_t run(const Case& scenario) {
-    const uint64_t before = native_operations();
-    const Reference reference(scenario);
-    std::vector<CaseRun> runs;
-    for (uint32_t rank = 0; rank < world(); ++rank) {
-      runs.emplace_back(reference, rank, devices_[rank]);
-      EXPECT_EQ(runs.back().prepare(streams_[rank]), "");
-    }
-    for (uint32_t rank = 0; rank < world(); ++rank) {
-      EXPECT_EQ(runs[rank].call(comms_[rank], streams_[rank]), "");
-      EXPECT_EQ(runs[rank].fetch(streams_[rank]), "");
-    }
-    for (uint32_t rank = 0; rank < world(); ++rank) {
-      EXPECT_KEEL_OK(keel_stream_synchronize(streams_[rank], kTestTimeout)) << scenario.describe();
-    }
-    for (const CaseRun& each : runs) EXPECT_EQ(each.check(), "");
-    return native_operations() - before;
-  }
-  Case scenario(Operation operation, keel_dtype dtype, uint64_t count) const {
-    Case made;
-    made.operation = operation;
-    made.dtype = dtype;
-    made.world = world();
-    made.count = count;
-    made.in_place = count % 2 == 0;
-    made.seed = static_cast<uint32_t>(count + static_cast<uint32_t>(operation));
-    return made;
-  }
   void run_everything();
-
-  // Enqueues one all_reduce of |count| floats on each rank of |ranks|, without waiting.
-  void enqueue(const std::vector<uint32_t>& ranks, uint64_t count) {
-    for (const uint32_t rank : ranks) {
-      void*& memory = buffers_[{rank, count}];
-      if (memory == nullptr) memory = alloc(devices_[rank], count * 4);
-      ASSERT_KEEL_OK(keel_all_reduce(comms_[rank], memory, memory, count, KEEL_FLOAT32, KEEL_SUM,
-                                     streams_[rank]));
-    }
-  }
-  std::vector<uint32_t> everybody() const {
-    std::vector<uint32_t> ranks(world());
-    for (uint32_t rank = 0; rank < world(); ++rank) ranks[rank] = rank;
-    return ranks;
-  }
-  // Waits for |rank|'s stream: the wait fails with |code|, and the text contains all of |texts|.
-  void expect_failure(uint32_t rank, keel_status code, const std::vector<std::string>& texts) {
-    EXPECT_EQ(keel_stream_synchronize(streams_[rank], kTestTimeout), code) << "rank " << rank;
-    const std::string said = keel_last_error();
-    for (const std::string& text : texts) {
-      EXPECT_NE(said.find(text), std::string::npos) << "no '" << text << "' in " << said;
-    }
-  }
-
-  std::vector<keel_device> devices_;
-  std::vector<keel_comm> comms_;
-  std::vector<keel_stream> streams_;
-  std::map<std::pair<uint32_t, uint64_t>, void*> buffers_;
 };
 
 // The library has no calls for the last six, which run as the library's sends and receives.
@@ -361,9 +250,27 @@ TEST_F(MixedIslandsTest, TheLastOperationIsExplainedWithTheRanksLane) {
   expect_explained(R"("path": "bridge", "algorithm": "direct")");
 }
 
+// Ranks that call first free their memory before any peer has called.
+TEST_F(MixedIslandsTest, MemoryFreedBehindACallServesUntilItsEnd) {
+  for (const char* kinds : {"scs", "stst"}) {
+    make_mix(kinds);
+    constexpr uint64_t kCount = 10'000;
+    for (uint32_t rank = 0; rank < world(); ++rank) {
+      void* const memory = alloc(devices_[rank], kCount * 4);
+      ASSERT_KEEL_OK(keel_all_reduce(comms_[rank], memory, memory, kCount, KEEL_FLOAT32, KEEL_SUM,
+                                     streams_[rank]));
+      ASSERT_KEEL_OK(keel_free(devices_[rank], memory));
+    }
+    for (keel_stream stream : streams_) {
+      EXPECT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout)) << kinds;
+    }
+    EXPECT_EQ(native_operations(), 1u);
+  }
+}
+
 TEST_F(MixedIslandsTest, AFailureInOneIslandIsEverybodys) {
   make_mix("cscss", {{"faults", "1/fail:ccl@1"}});
-  enqueue(everybody(), 10'000);
+  enqueue(10'000);
   for (uint32_t rank = 0; rank < world(); ++rank) {
     expect_failure(rank, KEEL_INTERNAL, {"rank 3 (sim:1)", "injected failure of ccl 1"});
   }
@@ -444,9 +351,9 @@ TEST_F(HierarchicalTest, ShorterStructsAreTaken) {
 
 TEST_F(HierarchicalTest, AnErrorOfTheLibraryNamesTheRank) {
   make_ranks(sims(4, {{"faults", "2/fail:ccl@2"}}));
-  enqueue(everybody(), 1000);
+  enqueue(1000);
   for (keel_stream stream : streams_) ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
-  enqueue(everybody(), 1000);
+  enqueue(1000);
   for (uint32_t rank = 0; rank < 4; ++rank) {
     expect_failure(rank, KEEL_INTERNAL,
                    {"all_reduce", "rank 2 (sim:2)", "injected failure of ccl 2"});
@@ -456,12 +363,12 @@ TEST_F(HierarchicalTest, AnErrorOfTheLibraryNamesTheRank) {
 
 TEST_F(HierarchicalTest, ARefusedCallAndALostDeviceAreNamedToo) {
   make_ranks(sims(3, {{"faults", "1/refuse:ccl@1"}}));
-  enqueue(everybody(), 1000);
+  enqueue(1000);
   for (uint32_t rank = 0; rank < 3; ++rank) {
     expect_failure(rank, KEEL_UNAVAILABLE, {"rank 1 (sim:1)", "injected refusal of ccl 1"});
   }
   make_ranks(sims(3, {{"faults", "0/lose:ccl@1"}}));
-  enqueue(everybody(), 1000);
+  enqueue(1000);
   for (uint32_t rank = 1; rank < 3; ++rank) {
     expect_failure(rank, KEEL_DEVICE_LOST, {"rank 0 (sim#2:0)", "injected at ccl 1"});
   }
@@ -469,8 +376,8 @@ TEST_F(HierarchicalTest, ARefusedCallAndALostDeviceAreNamedToo) {
 
 TEST_F(HierarchicalTest, ALibraryThatHangsEndsAtTheDeadline) {
   make_ranks(sims(3, {{"faults", "1/stall:ccl@1"}}));
-  hurry();
-  enqueue(everybody(), 1000);
+  set_timeout(kSecond);
+  enqueue(1000);
   for (uint32_t rank = 0; rank < 3; ++rank) {
     expect_failure(rank, KEEL_TIMED_OUT, {"native all_reduce did not end in time"});
   }
@@ -478,7 +385,7 @@ TEST_F(HierarchicalTest, ALibraryThatHangsEndsAtTheDeadline) {
 
 TEST_F(HierarchicalTest, AMissingRankIsNamedAtTheDeadline) {
   make_ranks(sims(3));
-  hurry();
+  set_timeout(kSecond);
   enqueue({0, 2}, 1000);
   for (const uint32_t rank : {0, 2}) {
     expect_failure(rank, KEEL_TIMED_OUT, {"rank 1 (sim:1) did not call in time"});
@@ -488,7 +395,7 @@ TEST_F(HierarchicalTest, AMissingRankIsNamedAtTheDeadline) {
 TEST_F(HierarchicalTest, AnAbortInMidOperationEndsAllAndHarmsNobody) {
   const std::vector<keel_device> devices = sims(4, {{"faults", "1/stall:ccl@1"}});
   make_ranks({devices[0], devices[1], devices[2]});
-  enqueue(everybody(), 100'000);
+  enqueue(100'000);
   std::thread aborting([&] { EXPECT_KEEL_OK(keel_comm_abort(comms_[2])); });
   for (uint32_t rank = 0; rank < 3; ++rank) {
     expect_failure(rank, KEEL_ABORTED, {"rank 2 aborted"});
@@ -548,7 +455,7 @@ TEST_F(HierarchicalTest, ARankWhoseStreamFailedIsNamedAndItGoesOn) {
   void* memory = alloc(devices_[1], 4000);
   buffers_[{1, 1000}] = memory;
   ASSERT_KEEL_OK(fill(streams_[1], memory, 1, 1000));
-  enqueue(everybody(), 1000);
+  enqueue(1000);
   for (const uint32_t rank : {0, 2}) {
     expect_failure(rank, KEEL_RANK_FAILED, {"rank 1 (sim:1)", "injected failure of fill 1"});
   }
@@ -558,7 +465,7 @@ TEST_F(HierarchicalTest, ARankWhoseStreamFailedIsNamedAndItGoesOn) {
 
 TEST_F(HierarchicalTest, DestroyedInMidOperation) {
   make_ranks(sims(2, {{"faults", "1/stall:ccl@1=50"}}));
-  enqueue(everybody(), 1000);
+  enqueue(1000);
   // Destroy waits for running operations, as documented.
   for (keel_comm comm : comms_) EXPECT_KEEL_OK(keel_comm_destroy(comm));
   comms_.clear();

@@ -4,6 +4,7 @@
 #define KEEL_COLLECTIVES_TESTING_DEVICE_RANKS_H_
 
 #include <map>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -22,15 +23,18 @@ class DeviceRanks : public KeelTest {
     KeelTest::TearDown();
   }
 
+  static keel_comm_options options() {
+    auto made = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+    made.chunk_bytes = 4096;
+    made.timeout_ns = kTestTimeout;
+    return made;
+  }
   // Creates a rank on each of |devices|, with a stream.
-  void make_ranks(std::vector<keel_device> devices) {
+  void make_ranks(std::vector<keel_device> devices, const keel_comm_options& given = options()) {
     end_ranks();
     devices_ = std::move(devices);
     comms_.resize(devices_.size());
-    auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
-    options.chunk_bytes = 4096;
-    options.timeout_ns = kTestTimeout;
-    ASSERT_KEEL_OK(keel_comm_init_all(devices_.data(), world(), &options, comms_.data()));
+    ASSERT_KEEL_OK(keel_comm_init_all(devices_.data(), world(), &given, comms_.data()));
     for (keel_device device : devices_) {
       streams_.emplace_back();
       ASSERT_KEEL_OK(keel_stream_create(device, 0, &streams_.back()));
@@ -39,7 +43,7 @@ class DeviceRanks : public KeelTest {
   void end_ranks() {
     for (keel_comm comm : comms_) keel_comm_destroy(comm);
     for (keel_stream stream : streams_) keel_stream_destroy(stream);
-    for (const auto& [rank, memory] : buffers_) keel_free(devices_[rank], memory);
+    for (const auto& [where, memory] : buffers_) keel_free(devices_[where.first], memory);
     buffers_.clear();
     comms_.clear();
     streams_.clear();
@@ -118,14 +122,19 @@ class DeviceRanks : public KeelTest {
     }
   }
 
-  // Enqueues one all_reduce of floats on each rank, without waiting.
-  void enqueue(uint64_t count) {
-    for (uint32_t rank = 0; rank < world(); ++rank) {
-      void*& memory = buffers_[rank];
+  // Enqueues one all_reduce of |count| floats on each rank of |ranks|, without waiting.
+  void enqueue(const std::vector<uint32_t>& ranks, uint64_t count) {
+    for (const uint32_t rank : ranks) {
+      void*& memory = buffers_[{rank, count}];
       if (memory == nullptr) memory = alloc(devices_[rank], count * 4);
       ASSERT_KEEL_OK(keel_all_reduce(comms_[rank], memory, memory, count, KEEL_FLOAT32, KEEL_SUM,
                                      streams_[rank]));
     }
+  }
+  void enqueue(uint64_t count) {
+    std::vector<uint32_t> ranks(world());
+    std::iota(ranks.begin(), ranks.end(), 0);
+    enqueue(ranks, count);
   }
   // Expects |rank|'s wait to end with |code| and a text that contains all |texts|.
   void expect_failure(uint32_t rank, keel_status code, const std::vector<std::string>& texts) {
@@ -193,7 +202,7 @@ class DeviceRanks : public KeelTest {
   std::vector<keel_device> devices_;
   std::vector<keel_comm> comms_;
   std::vector<keel_stream> streams_;
-  std::map<uint32_t, void*> buffers_;
+  std::map<std::pair<uint32_t, uint64_t>, void*> buffers_;  // of enqueue(), by rank and count
 };
 
 }  // namespace keel::testing
