@@ -4,7 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "samples/train_gpt/program_fixture.h"
+#include "samples/train_gpt/program_test_fixture.h"
 
 namespace train_gpt {
 namespace {

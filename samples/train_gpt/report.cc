@@ -13,6 +13,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "base/strict_json.h"
 #include "samples/train_gpt/chart.h"
 
 namespace train_gpt {
@@ -198,7 +199,8 @@ void write_json(std::ostream& out, const Report& report) {
                       {"mfu", or_null(report.utilization())},
                       {"losses_nats_per_" + report.unit, losses},
                       {"intervals", intervals}};
-  if (report.timeline) all["step"] = ordered_json::parse(report.timeline->json);
+  std::string error;  // the text is this process's own
+  if (report.timeline) keel::parse_json(report.timeline->json, &all["step"], &error);
   if (report.failure.empty()) {
     if (report.unit == "byte") all["held_out_bits_per_byte"] = report.held_out_bits_per_byte;
     all["prompt"] = report.prompt;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs of the program, for its tests.
-#ifndef KEEL_SAMPLES_TRAIN_GPT_PROGRAM_FIXTURE_H_
-#define KEEL_SAMPLES_TRAIN_GPT_PROGRAM_FIXTURE_H_
+#ifndef KEEL_SAMPLES_TRAIN_GPT_PROGRAM_TEST_FIXTURE_H_
+#define KEEL_SAMPLES_TRAIN_GPT_PROGRAM_TEST_FIXTURE_H_
 
 #include <chrono>
 #include <fstream>
@@ -78,4 +78,4 @@ class ProgramTest : public testing::Test {
 
 }  // namespace train_gpt
 
-#endif  // KEEL_SAMPLES_TRAIN_GPT_PROGRAM_FIXTURE_H_
+#endif  // KEEL_SAMPLES_TRAIN_GPT_PROGRAM_TEST_FIXTURE_H_
