@@ -20,6 +20,11 @@ void* operator new(size_t size) {
   if (void* const memory = std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc();
 }
+// std::stable_sort's; without it the address sanitizer's would meet the delete below.
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  if (t_counts) ++t_allocations;
+  return std::malloc(size == 0 ? 1 : size);
+}
 void operator delete(void* memory) noexcept {
   std::free(memory);
 }
