@@ -66,6 +66,23 @@ TEST_F(PacingTest, EachKindOfWorkTakesWhatTheProfileSays) {
   expect_ok(device->memory().free_pinned(pinned));
 }
 
+TEST_F(PacingTest, AKernelWithoutKnownWorkTakesTheHostsTime) {
+  const auto device = make_device(paced());
+  const auto stream = make_stream(device);
+  uint64_t host_ns = 0;
+  const Kernel spins = [&](Access&) {
+    const Time begin = Clock::now();
+    while (Clock::now() < begin + std::chrono::microseconds(500)) continue;
+    host_ns += static_cast<uint64_t>(Duration(Clock::now() - begin).count());
+    return Status();
+  };
+  const uint64_t elapsed = chip_ns(device, *stream, [&] {
+    for (int i = 0; i < 3; ++i) expect_ok(stream->launch({}, {}, spins));
+  });
+  EXPECT_GE(elapsed, host_ns);
+  EXPECT_GE(host_ns, 1'500'000u);
+}
+
 TEST_F(PacingTest, LaunchesArePipelined) {
   const auto device = make_device(paced());
   const auto stream = make_stream(device);
