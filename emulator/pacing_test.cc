@@ -77,7 +77,7 @@ TEST_F(PacingTest, AKernelWithoutKnownWorkTakesTheHostsTime) {
     return Status();
   };
   const uint64_t elapsed = chip_ns(device, *stream, [&] {
-    for (int i = 0; i < 3; ++i) expect_ok(stream->launch({}, {}, spins));
+    for (int i = 0; i < 3; ++i) expect_ok(stream->launch({.takes_host_time = true}, {}, spins));
   });
   EXPECT_GE(elapsed, host_ns);
   EXPECT_GE(host_ns, 1'500'000u);

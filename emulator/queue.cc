@@ -234,10 +234,8 @@ Status Queue::perform(Command& command) {
     const Time start =
         std::max({now_, command.enqueued_at + device_.launch_latency(), engine.free_at()});
     const Work& work = command.work;
-    // What a caller's kernel does is unknown: it takes the host's time. Without any, a chip would
-    // claim to be the faster, the more of its work is such kernels.
     const Duration nominal =
-        work.bytes == 0 && work.flops == 0 ? ended - begun : device_.duration_of(work);
+        work.takes_host_time ? Duration(ended - begun) : device_.duration_of(work);
     end = start + slowed(static_cast<double>(nominal.count()) * command.injection.slow);
   } else if (command.injection.slow > 1) {
     const auto taken = static_cast<double>(Duration(ended - begun).count());

@@ -283,7 +283,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
     if (found != CUDA_SUCCESS) return found;
     const auto launch = std::make_shared<Launch>(function, block, kernelParams);
     return result_of(
-        stream->launch(/*work=*/{}, /*result=*/{},
+        stream->launch({.takes_host_time = true}, /*result=*/{},
                        [launch](keel::emulator::Access& access) { return launch->run(access); }),
         *here.chip);
   });

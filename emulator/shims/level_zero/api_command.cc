@@ -202,10 +202,10 @@ ze::Result zeCommandListAppendLaunchKernel(ze::CommandList list, ze::Kernel kern
       launch.group = launched->group;
     }
     launch.grid = {groups->x, groups->y, groups->z};
-    return result_of(
-        on.stream->launch({}, {}, [launched, launch = std::move(launch)](Access& access) {
-          return run_kernel(*launched, launch, access);
-        }));
+    return result_of(on.stream->launch({.takes_host_time = true}, {},
+                                       [launched, launch = std::move(launch)](Access& access) {
+                                         return run_kernel(*launched, launch, access);
+                                       }));
   });
 }
 
