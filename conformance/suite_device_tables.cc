@@ -262,7 +262,7 @@ void info_of_each(const Context& context) {
   const TableInstance instance(context);  // none of its devices is open
   const uint32_t count = instance.count();
   check(instance.count() == count, "device.count differs from one call to the next");
-  std::set<std::vector<uint8_t>> identities;
+  std::set<std::pair<std::vector<uint8_t>, std::string>> identities;
   for (uint32_t ordinal = 0; ordinal < std::min(count, 16U); ++ordinal) {
     auto info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
     need(table_of(context).info(instance.get(), ordinal, &info), "device.info");
@@ -291,7 +291,9 @@ void info_of_each(const Context& context) {
     for (const uint8_t each : info.uuid) uuid.push_back(observe(each));
     const bool is_known =
         std::any_of(uuid.begin(), uuid.end(), [](uint8_t each) { return each != 0; });
-    check(!is_known || identities.insert(uuid).second,
+    // Two drivers of one chip tell its uuid twice.
+    const std::string driver = observe_text(text_of(info.driver));
+    check(!is_known || identities.emplace(uuid, driver).second,
           fmt::format("device {} has the uuid of another device", ordinal));
     check(info.memory_bytes == 0 || info.max_alloc_bytes <= info.memory_bytes,
           fmt::format("device {}: max_alloc_bytes {} of {}", ordinal, info.max_alloc_bytes,

@@ -20,7 +20,6 @@ constexpr uint32_t kFirstRounds = 4;
 constexpr uint32_t kMostRounds = 512;
 constexpr int64_t kLongNs = 125'000'000;
 // Work of occupy(): a hold of 30 ms, or fills.
-constexpr int64_t kOccupiedNs = 30'000'000;
 constexpr uint32_t kOccupiedRounds = 16;
 
 }  // namespace
@@ -173,10 +172,10 @@ void TableBench::work(uint32_t index, uint32_t rounds, const Where& where) const
   need(enqueued.first(), fmt::format("{} pieces of work", rounds), where);
 }
 
-void TableBench::occupy(uint32_t index, Where where) {
+void TableBench::occupy(uint32_t index, int64_t limit_ns, Where where) {
   occupied_.reset();
   if (can_hold()) {
-    occupied_ = hold(index, kOccupiedNs, where);
+    occupied_ = hold(index, limit_ns, where);
   } else {
     work(index, kOccupiedRounds, where);
   }

@@ -61,8 +61,9 @@ class TableBench {
   // case if no amount of work outlasts |body|: its calls wait for the device.
   void behind_work(uint32_t index, const std::function<void()>& body,
                    Where where = Where::current());
-  // Enqueues work that keeps stream |index| busy for tens of milliseconds.
-  void occupy(uint32_t index, Where where = Where::current());
+  // Enqueues work that keeps stream |index| busy for tens of milliseconds, or for |limit_ns| where
+  // the plugin can hold it.
+  void occupy(uint32_t index, int64_t limit_ns = 30'000'000, Where where = Where::current());
 
   // Call a slot; a failure status fails the case.
   void copy(uint32_t index, keel_copy_kind kind, void* destination, const void* source,
