@@ -24,6 +24,27 @@ std::string text(int64_t value) {
   return std::to_string(value);
 }
 
+// Runs |allocate| on each rank. A rank whose device is full stops all ranks here, where none waits
+// for a collective of it.
+template <typename Allocate>
+void allocate_on_all(Mesh& mesh, const Allocate& allocate) {
+  keel_status status = KEEL_OK;
+  std::string failure;
+  try {
+    allocate();
+  } catch (const Error& error) {
+    status = error.status();
+    failure = text_of(error);
+  }
+  const std::vector<uint64_t> all = mesh.gather(static_cast<uint64_t>(status));
+  if (status != KEEL_OK) throw Error(status, mesh.rank_name(mesh.rank()) + ": " + failure);
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] == KEEL_OK) continue;
+    throw Error(static_cast<keel_status>(all[rank]),
+                mesh.rank_name(static_cast<int64_t>(rank)) + " could not allocate its stages");
+  }
+}
+
 }  // namespace
 
 Engine::Engine(Mesh& mesh, const Settings& settings, std::shared_ptr<Schedule> schedule)
@@ -84,30 +105,19 @@ void Engine::set_shares(const std::vector<int64_t>& shares) {
   mesh_.agree("shares", wanted.text());
   settings_ = complete(wanted, mesh_, schedule_->chunks());
   take_share();
-  for (const auto& stage : impl_->stages) stage->set_sequences(impl_->own_share);
+  allocate_on_all(mesh_, [&] {
+    for (const auto& stage : impl_->stages) stage->set_sequences(impl_->own_share);
+  });
 }
 
 void Engine::make_stages() {
   Impl& impl = *impl_;
-  keel_status status = KEEL_OK;
-  std::string failure;
-  try {
+  allocate_on_all(mesh_, [&] {
     for (int64_t chunk = 0; chunk < schedule_->chunks(); ++chunk) make_stage(chunk);
     impl.figures = impl.memory.zeroes({4});
     impl.found = impl.memory.take({1}, KEEL_INT32);
     stream_.synchronize();
-  } catch (const Error& error) {
-    status = error.status();
-    failure = text_of(error);
-  }
-  // A rank whose device is full stops all ranks here, where none waits for a collective of it.
-  const std::vector<uint64_t> all = mesh_.gather(static_cast<uint64_t>(status));
-  if (status != KEEL_OK) throw Error(status, mesh_.rank_name(mesh_.rank()) + ": " + failure);
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank] == KEEL_OK) continue;
-    throw Error(static_cast<keel_status>(all[rank]),
-                mesh_.rank_name(static_cast<int64_t>(rank)) + " could not allocate its stages");
-  }
+  });
 }
 
 void Engine::make_stage(int64_t chunk) {

@@ -10,11 +10,11 @@ inline namespace v0 {
 std::vector<int64_t> measured_shares(Mesh& mesh, const std::vector<int64_t>& shares, double seconds,
                                      double gain) {
   const auto ranks = static_cast<size_t>(mesh.size_of("dp"));
+  const std::vector<double> all = mesh.gather(seconds);  // first: a rank that throws leaves none
   if (shares.size() != ranks) {
     throw Error(KEEL_INVALID_ARGUMENT, std::to_string(shares.size()) + " shares for " +
                                            std::to_string(ranks) + " ranks of axis dp");
   }
-  const std::vector<double> all = mesh.gather(seconds);
   std::vector<double> longest(ranks, 0);
   for (size_t rank = 0; rank < all.size(); ++rank) {
     double& entry =

@@ -72,7 +72,8 @@ std::vector<int64_t> shares_by_speed(int64_t sequences, const std::vector<double
 // Shares of axis dp by measured speed. Each rank passes the |seconds| that its own passes took in a
 // step with |shares|, without their waits (computing_seconds); the slowest rank of a coordinate of
 // axis dp is the speed of the coordinate. Returns |shares| unless others shorten the longest passes
-// by the part |gain| at least. The result is the same on all ranks. Every rank calls; waits.
+// by the part |gain| at least. Every rank calls, with the same |shares| and |gain|, and gets the
+// same; waits. Throws KEEL_INVALID_ARGUMENT unless |shares| has a number for each rank of axis dp.
 std::vector<int64_t> measured_shares(Mesh& mesh, const std::vector<int64_t>& shares, double seconds,
                                      double gain = 0.05);
 
@@ -153,8 +154,9 @@ class Engine {
   };
   Share share() const;
   // Changes Settings::shares from the next step on: gradients, weights and moments stay what they
-  // are, since each token weighs the same whatever the shares. Every rank calls; waits. Throws as
-  // the constructor, and then changes nothing.
+  // are, since each token weighs the same whatever the shares. Every rank calls; waits. Throws
+  // KEEL_INVALID_ARGUMENT as the constructor, and then changes nothing. If a rank has no memory for
+  // its share, throws on all ranks: the engine is of no more use.
   void set_shares(const std::vector<int64_t>& shares);
   // As step() and evaluate(), for a caller that has read share() alone; the ranks add up how many
   // labels count. With several micro-batches a sequence belongs to another micro-batch than with
