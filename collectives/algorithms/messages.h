@@ -24,7 +24,8 @@ namespace keel {
 // A send of at most PointToPointSlots::kBufferBytes whose receive has not begun is buffered: its
 // data is copied into the segment, and the send is over (MPI's eager protocol; all others are its
 // rendezvous). Not so in a group with receives, which needs no buffer to proceed and is told of a
-// refusal. Each rank has kMessageBuffers of these; with all in use, a send waits for its receive.
+// refusal. Each rank has PointToPointSlots::kBuffers of these; with all in use, a send waits for
+// its receive.
 class PointToPointTransfers {
  public:
   explicit PointToPointTransfers(RankContext& context)

@@ -141,7 +141,7 @@ Status HostMessages::post(Moving& moving, WireWait& wait) {
 }
 
 Status HostMessages::complete(Moving& moving) {
-  const uint64_t chunk = moving.done++;
+  const uint64_t chunk = moving.done;
   const WireRequest& request = moving.requests[chunk % kInFlight];
   const Transfer& transfer = *moving.transfer;
   if (!transfer.sends && request.has_message()) {
@@ -156,7 +156,8 @@ Status HostMessages::complete(Moving& moving) {
                      describe(transfer.count, transfer.dtype));
     }
   }
-  KEEL_RETURN_IF_ERROR(request.status());
+  KEEL_RETURN_IF_ERROR(request.status());  // awaited() names the peer still
+  ++moving.done;
   if (transfer.sends || !moving.side.staged || transfer.bytes() == 0) return {};
   return moving.stage->deliver(chunk, moving.side.buffer, chunk * group_.agreement().chunk_bytes, 0,
                                chunk_size(moving, chunk));
@@ -175,6 +176,7 @@ void HostMessages::settle() {
   for (Moving& moving : moving_) {
     if (moving.stage) moving.stage->settle();
   }
+  moving_.clear();  // refers to the operation's transfers
 }
 
 std::vector<uint32_t> HostMessages::awaited() const {

@@ -229,8 +229,9 @@ std::string HostRunner::leg(const WireWait& wait) const {
   const std::vector<uint32_t> ranks = awaited();
   if (!ranks.empty())
     return fmt::format("over {} with {}", group_->wires().name(), rank_list(ranks));
-  return wait.has_failed() ? fmt::format("over {}", group_->wires().name())
-                           : fmt::format("inside host '{}'", group_->host_name(group_->host()));
+  const bool is_between = wait.has_failed() || !group_->wires().failure().ok();
+  return is_between ? fmt::format("over {}", group_->wires().name())
+                    : fmt::format("inside host '{}'", group_->host_name(group_->host()));
 }
 
 Status HostRunner::find_cause(const Status& status) {

@@ -34,7 +34,8 @@ class WireWait {
         wait_context_(wait_context) {}
 
   WaitContext& context() { return wait_context_; }
-  // Whether the last until() has failed: the operation ended between hosts, not inside one.
+  // Whether the last until() has failed: the operation ended between hosts, not inside one. False
+  // where a wire failed, which ends its requests: see WireSet::failure().
   bool has_failed() const { return is_waiting_; }
 
   // Returns KEEL_OK once |is_done|() is true. KEEL_TIMED_OUT names no rank.
