@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,7 +83,12 @@ void LaneAgreement::note_waiting(uint64_t called) {
   if (now - since_ < pause_) return;
   since_ = now;
   pause_ = std::min(2 * pause_, kLongestPause);
-  look(called);
+  // A store that has gone, or has no clone, ends no collective, which may need none.
+  try {
+    look(called);
+  } catch (const std::exception&) {
+    looks_.reset();
+  }
 }
 
 void LaneAgreement::look(uint64_t called) {
