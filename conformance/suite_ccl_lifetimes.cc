@@ -289,8 +289,7 @@ void abort_ends_split(const Context& context) {
   {
     const TableRanks ranks(context, devices);
     const uint32_t world = ranks.world();
-    std::vector<uint32_t> all;
-    for (uint32_t rank = 0; rank < world; ++rank) all.push_back(rank);
+    const std::vector<uint32_t> all = ranks.all();
     keel_plugin_comm* made = nullptr;
     const std::vector<keel_status> statuses = ranks.call_all([&](uint32_t rank) {
       if (rank == 0) {

@@ -14,6 +14,7 @@
 
 #include "conformance/collective_script.h"
 #include "conformance/process_counts.h"
+#include "conformance/table_bench.h"
 #include "conformance/table_objects.h"
 
 namespace keel::conformance {
@@ -21,6 +22,8 @@ namespace keel::conformance {
 namespace {
 
 // ---- order --------------------------------------------------------------------------------------
+
+constexpr int64_t kLateNs = 50'000'000;  // by which a rank calls after the others
 
 // A collective must read the results of earlier work on its stream, and later work must see the
 // collective's result, even if one rank's stream is late.
@@ -286,7 +289,7 @@ void late_rank(const Context& context) {
   Clock::time_point called;
   run_threads(world, [&](uint32_t rank) {
     if (rank == late) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      pause_ns(kLateNs);
       called = Clock::now();
     }
     statuses[rank] = table.init_rank(devices.get(rank), id.data(), size, static_cast<int32_t>(rank),
@@ -363,12 +366,6 @@ void missing_rank(const Context& context) {
   expect_works(ranks, "a communicator behind one that was not made");
 }
 
-std::vector<uint32_t> all_ranks(uint32_t world) {
-  std::vector<uint32_t> ranks;
-  for (uint32_t rank = 0; rank < world; ++rank) ranks.push_back(rank);
-  return ranks;
-}
-
 // A split waits for a rank that comes late, up to a deadline of more than 32 bits.
 void late_split(const Context& context) {
   constexpr int64_t kDeadline = (int64_t{1} << 32) + 1000;
@@ -378,10 +375,10 @@ void late_split(const Context& context) {
   const TableDevices devices(context);
   const TableRanks whole(context, devices);
   const uint32_t world = whole.world();
-  const std::vector<uint32_t> all = all_ranks(world);
+  const std::vector<uint32_t> all = whole.all();
   std::vector<keel_plugin_comm*> made(world, nullptr);
   const std::vector<keel_status> statuses = whole.call_all([&](uint32_t rank) {
-    if (rank == world - 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (rank == world - 1) pause_ns(kLateNs);
     return table.split(whole.comm(rank), all.data(), world, rank, kDeadline, &made[rank]);
   });
   for (const keel_status status : statuses) {
@@ -404,7 +401,7 @@ void lone_split(const Context& context) {
   const TableDevices devices(context);
   for (const int64_t deadline : {int64_t{2'000'000}, int64_t{250'000'000}}) {
     const TableRanks ranks(context, devices);
-    const std::vector<uint32_t> all = all_ranks(ranks.world());
+    const std::vector<uint32_t> all = ranks.all();
     keel_plugin_comm* made = nullptr;
     std::atomic<bool> is_back{false};
     bool in_time = false;

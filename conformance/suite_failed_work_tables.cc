@@ -26,21 +26,6 @@ constexpr uint32_t kWord = 0x5eed0001;
 constexpr uint32_t kStale = 0xbadbadba;
 constexpr int64_t kMillisecond = 1'000'000;
 
-const keel_test_table& tests_of(const TableBench& bench) {
-  if (bench.tests() == nullptr) {
-    unsupported("failures: untested, for want of a test table (keel_test_table in keel/abi.h)");
-  }
-  note("failures: injected");
-  return *bench.tests();
-}
-
-void check_memory(const TableBench& bench, uint32_t index, const std::byte* device, uint32_t word,
-                  uint64_t size, const std::string& what, Where where = Where::current()) {
-  std::vector<std::byte> got(size);
-  bench.stream_object(index).copy(KEEL_COPY_DEVICE_TO_HOST, got.data(), device, size, where);
-  check_filled(got, word, what, where);
-}
-
 // ---- each slot behind a failure -------------------------------------------------------------
 
 // Memory that nothing may write, and a way to enqueue a write of it by each slot.
@@ -106,7 +91,7 @@ class Victims {
   }
 
   void check_untouched(const std::string& when, Where where = Where::current()) {
-    check_memory(bench_, 1, device_, kStale, kAreas * kBytes, "device memory " + when, where);
+    bench_.check_memory(1, device_, kStale, kAreas * kBytes, "device memory " + when, where);
     const std::vector<std::byte> stale = words(kStale, 2 * kBytes);
     compare(read_host(to_host_, 2 * kBytes, where), stale, "pinned memory " + when, where);
     compare(read_host(pageable_, 2 * kBytes, where), stale, "pageable memory " + when, where);
@@ -131,11 +116,11 @@ class Victims {
   std::optional<TableKernel> kernel_;
 };
 
-// What any slot enqueues behind a failure does not run: neither before the failure is known, nor
-// once it is, nor behind a wait for another stream's event.
+// Work that any slot enqueues behind a failure does not run: neither before the failure is known,
+// nor once it is, nor behind a wait for another stream's event.
 void every_slot(const Context& context) {
   TableBench bench(context, 2);
-  const keel_test_table& tests = tests_of(bench);
+  const keel_test_table& tests = bench.failing();
   const keel_stream_table& table = bench.table();
   keel_plugin_event* const behind = bench.event();
   keel_plugin_event* const further = bench.event();
@@ -226,7 +211,7 @@ void waits_end(const TableBench& bench, keel_plugin_event* event, keel_status wa
 void waiters(const Context& context) {
   Heard heard;  // outlives the streams whose work calls
   TableBench bench(context, 2);
-  const keel_test_table& tests = tests_of(bench);
+  const keel_test_table& tests = bench.failing();
   keel_plugin_event* const event = bench.event();
   bench.occupy(0);
   need(tests.fail_work(bench.stream(0), KEEL_UNAVAILABLE), "fail_work");
@@ -237,7 +222,7 @@ void waiters(const Context& context) {
 void waiters_of_lost_device(const Context& context) {
   Heard heard;  // outlives the streams whose work calls
   TableBench bench(context, 2);
-  const keel_test_table* const tests = &tests_of(bench);
+  const keel_test_table* const tests = &bench.failing();
   if (!observe(KEEL_HAS(keel_test_table, tests, lose_device))) {
     unsupported("the test table cannot lose a device");
   }
@@ -259,7 +244,7 @@ void chain_and_beside(const Context& context) {
   constexpr uint32_t kChain = 4;
   std::deque<Heard> heard(kChain + 1);  // outlives the streams whose work calls
   TableBench bench(context, kChain + 1);
-  const keel_test_table& tests = tests_of(bench);
+  const keel_test_table& tests = bench.failing();
   const keel_stream_table* const table = &bench.table();
   const bool has_wait = observe(KEEL_HAS(keel_stream_table, table, event_wait));
   const bool has_query = observe(KEEL_HAS(keel_stream_table, table, query));
@@ -298,7 +283,7 @@ void chain_and_beside(const Context& context) {
     check(observe(heard[i].count.load()) == 1, "event_notify of what has ended: not one callback");
     need_be(end, heard[i].status.load(), "the status of a callback of what has ended");
   }
-  check_memory(bench, kChain, device, kWord, kBytes, "work beside a stream that failed");
+  bench.check_memory(kChain, device, kWord, kBytes, "work beside a stream that failed");
 }
 
 // Only the value 1 turns the test table on.

@@ -20,27 +20,11 @@ constexpr uint64_t kBytes = 64 << 10;
 constexpr uint32_t kWord = 0x5eed0001;
 constexpr uint32_t kStale = 0xbadbadba;
 
-// Returns the bench's test table, or ends the case as unsupported.
-const keel_test_table& tests_of(const TableBench& bench) {
-  if (bench.tests() == nullptr) {
-    unsupported("failures: untested, for want of a test table (keel_test_table in keel/abi.h)");
-  }
-  note("failures: injected");
-  return *bench.tests();
-}
-
-void check_memory(const TableBench& bench, uint32_t index, const std::byte* device, uint32_t word,
-                  uint64_t size, const std::string& what, Where where = Where::current()) {
-  std::vector<std::byte> got(size);
-  bench.stream_object(index).copy(KEEL_COPY_DEVICE_TO_HOST, got.data(), device, size, where);
-  check_filled(got, word, what, where);
-}
-
 // A failure in stream order: earlier work completes; later work does not run and every query of it
 // returns the failure; other streams continue.
 void sticks(const Context& context) {
   TableBench bench(context, 2);
-  const keel_test_table& tests = tests_of(bench);
+  const keel_test_table& tests = bench.failing();
   const keel_stream_table* const table = &bench.table();
   const bool has_wait = observe(KEEL_HAS(keel_stream_table, table, event_wait));
   const bool has_query = observe(KEEL_HAS(keel_stream_table, table, query));
@@ -104,9 +88,9 @@ void sticks(const Context& context) {
       need_be(KEEL_UNAVAILABLE, recorded, "event_record on a stream that failed");
     }
   }
-  check_memory(bench, 1, device, kWord, kBytes, "what was enqueued before the failure");
-  check_memory(bench, 1, device + kBytes, kStale, 2 * kBytes,
-               "what was enqueued behind the failure");
+  bench.check_memory(1, device, kWord, kBytes, "what was enqueued before the failure");
+  bench.check_memory(1, device + kBytes, kStale, 2 * kBytes,
+                     "what was enqueued behind the failure");
   compare(read_host(pinned, kBytes), stale, "a download that was enqueued behind the failure");
 }
 
@@ -115,7 +99,7 @@ void statuses(const Context& context) {
   constexpr std::array<keel_status, 4> kFailures = {KEEL_INTERNAL, KEEL_OUT_OF_RANGE,
                                                     KEEL_UNAVAILABLE, KEEL_INVALID_ARGUMENT};
   TableBench bench(context, kFailures.size());
-  const keel_test_table& tests = tests_of(bench);
+  const keel_test_table& tests = bench.failing();
   std::vector<keel_plugin_event*> events;
   for (uint32_t i = 0; i < kFailures.size(); ++i) {
     events.push_back(bench.event());
@@ -147,7 +131,7 @@ void hear(void* user, keel_status status) {
 void notified(const Context& context) {
   std::deque<Heard> heard(4);  // outlives the streams whose work calls
   TableBench bench(context, 1);
-  const keel_test_table& tests = tests_of(bench);
+  const keel_test_table& tests = bench.failing();
   const keel_stream_table& table = bench.table();
   keel_plugin_event* const before = bench.event();
   keel_plugin_event* const behind = bench.event();
@@ -177,7 +161,7 @@ void notified(const Context& context) {
 void follower(const Context& context) {
   Heard heard;  // outlives the streams whose work calls
   TableBench bench(context, 3);
-  const keel_test_table& tests = tests_of(bench);
+  const keel_test_table& tests = bench.failing();
   const keel_stream_table* const table = &bench.table();
   const bool has_wait = observe(KEEL_HAS(keel_stream_table, table, event_wait));
   const bool has_query = observe(KEEL_HAS(keel_stream_table, table, query));
@@ -223,14 +207,14 @@ void follower(const Context& context) {
     check(observe(heard.count.load()) == 1, "event_notify of the follower: not one callback");
     need_be(end, heard.status.load(), "event_notify of the follower");
   }
-  check_memory(bench, 2, device, end == KEEL_OK ? kWord : kStale, kBytes, "the follower's memory");
+  bench.check_memory(2, device, end == KEEL_OK ? kWord : kStale, kBytes, "the follower's memory");
 }
 
 // A stream that waits for a failed stream must finish; events recorded again on a working stream
 // must complete; a new stream in place of the failed one must work.
 void goes_on(const Context& context) {
   TableBench bench(context, 2);
-  const keel_test_table& tests = tests_of(bench);
+  const keel_test_table& tests = bench.failing();
   const keel_stream_table& table = bench.table();
   std::byte* const device = bench.memory(kBytes);
   keel_plugin_event* const failed = bench.event();
@@ -260,7 +244,7 @@ void goes_on(const Context& context) {
     table.destroy(follower);
     table.destroy(stream);
     bench.fill(round % 2, device, kWord + round, kBytes);
-    check_memory(bench, round % 2, device, kWord + round, kBytes, "beside a stream that failed");
+    bench.check_memory(round % 2, device, kWord + round, kBytes, "beside a stream that failed");
   }
 }
 
@@ -301,7 +285,7 @@ void check_lost(TableBench& bench, keel_plugin_event* event, keel_plugin_event* 
 // Work in flight when the device is lost must end, and another instance's device must continue.
 void device_lost(const Context& context) {
   TableBench bench(context, 2);
-  const keel_test_table* const tests = &tests_of(bench);
+  const keel_test_table* const tests = &bench.failing();
   if (!observe(KEEL_HAS(keel_test_table, tests, lose_device))) {
     unsupported("the test table cannot lose a device");
   }

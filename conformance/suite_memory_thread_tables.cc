@@ -25,7 +25,7 @@ constexpr uint64_t kPage = 4096;
 
 // ---- threads --------------------------------------------------------------------------------
 
-// What a thread of a case found, observed after the threads have ended.
+// Findings of one thread of a case, observed after the threads have ended.
 struct Found {
   Tally statuses;
   uint32_t wrong = 0;

@@ -224,6 +224,14 @@ void TableBench::behind_work(uint32_t index, const std::function<void()>& body, 
             where);
 }
 
+const keel_test_table& TableBench::failing() const {
+  if (tests_ == nullptr) {
+    unsupported("failures: untested, for want of a test table (keel_test_table in keel/abi.h)");
+  }
+  note("failures: injected");
+  return *tests_;
+}
+
 void TableBench::copy(uint32_t index, keel_copy_kind kind, void* destination, const void* source,
                       uint64_t size, Where where) const {
   need(table().copy(stream(index), kind, destination, source, size), "stream.copy", where);
@@ -240,6 +248,13 @@ void TableBench::record(keel_plugin_event* event, uint32_t index, Where where) c
 
 void TableBench::wait_event(uint32_t index, keel_plugin_event* event, Where where) const {
   need(table().stream_wait_event(stream(index), event), "stream.stream_wait_event", where);
+}
+
+void TableBench::check_memory(uint32_t index, const std::byte* device, uint32_t word, uint64_t size,
+                              const std::string& what, Where where) const {
+  std::vector<std::byte> got(size);
+  streams_[index].copy(KEEL_COPY_DEVICE_TO_HOST, got.data(), device, size, where);
+  check_filled(got, word, what, where);
 }
 
 keel_status TableBench::query(keel_plugin_event* event, Where where) const {

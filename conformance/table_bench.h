@@ -37,6 +37,8 @@ class TableBench {
   const keel_stream_table& table() const { return *device_of(context_).plugin().stream; }
   // Returns NULL if the plugin has no test table.
   const keel_test_table* tests() const { return tests_; }
+  // Returns the test table, for failures on demand; ends the case as unsupported if there is none.
+  const keel_test_table& failing() const;
   uint32_t streams() const { return static_cast<uint32_t>(streams_.size()); }
   keel_plugin_stream* stream(uint32_t index) const { return streams_[index].get(); }
   const TableStream& stream_object(uint32_t index) const { return streams_[index]; }
@@ -72,6 +74,9 @@ class TableBench {
             Where where = Where::current()) const;
   void record(keel_plugin_event* event, uint32_t index, Where where = Where::current()) const;
   void wait_event(uint32_t index, keel_plugin_event* event, Where where = Where::current()) const;
+  // Fails the case unless |size| bytes of device memory repeat |word|; copies by stream |index|.
+  void check_memory(uint32_t index, const std::byte* device, uint32_t word, uint64_t size,
+                    const std::string& what, Where where = Where::current()) const;
   // Returns the observed status of event_query.
   keel_status query(keel_plugin_event* event, Where where = Where::current()) const;
   // Polls |event| until its status is not KEEL_NOT_READY or the wait times out. Callable on any

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <keel/plugin_kit.hpp>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -139,6 +140,12 @@ void TableRanks::destroy() {
     if (comms_[rank] != nullptr) table.destroy(comms_[rank]);
   });
   std::fill(comms_.begin(), comms_.end(), nullptr);
+}
+
+std::vector<uint32_t> TableRanks::all() const {
+  std::vector<uint32_t> ranks(world());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
 }
 
 std::vector<keel_status> TableRanks::call_all(const std::function<keel_status(uint32_t rank)>& call,

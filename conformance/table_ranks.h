@@ -53,6 +53,8 @@ class TableRanks {
 
   const Context& context() const { return context_; }
   uint32_t world() const { return static_cast<uint32_t>(comms_.size()); }
+  // The numbers of all ranks, as ccl.split takes them.
+  std::vector<uint32_t> all() const;
   keel_plugin_comm* comm(uint32_t rank) const { return comms_[rank]; }
   keel_plugin_device* device(uint32_t rank) const { return devices_.get(order_[rank]); }
   uint32_t device_index(uint32_t rank) const { return order_[rank]; }
