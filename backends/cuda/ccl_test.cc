@@ -294,13 +294,7 @@ TEST_F(CudaCclTest, AnAbortInMidOperationEndsAllAndHarmsNoDevice) {
   const OwnDriver driver("devices=4 memory_mib=64 faults=1/stall:ccl@1");
   driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
   const std::vector<keel_device> devices = load_cuda(driver);
-  make_ranks({devices[0], devices[1], devices[2]});
-  enqueue(100'000);
-  std::thread aborting([&] { EXPECT_KEEL_OK(keel_comm_abort(comms_[2])); });
-  for (uint32_t rank = 0; rank < 3; ++rank) {
-    expect_failure(rank, KEEL_ABORTED, {"rank 2 aborted"});
-  }
-  aborting.join();
+  expect_abort_ends_all({devices[0], devices[1], devices[2]});
   // Without the faulty device: the abort may precede its call.
   make_ranks({devices[0], devices[2], devices[3]});
   EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
@@ -326,33 +320,14 @@ TEST_F(CudaCclTest, AnAbortAtAnyMomentIsToldAsOne) {
 TEST_F(CudaCclTest, WhatHangsEndsAtTheDeadlineAndHarmsNoDevice) {
   const OwnDriver driver("devices=3 memory_mib=64 faults=1/stall:ccl@1");
   driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
-  const std::vector<keel_device> devices = load_cuda(driver);
-  make_ranks(devices);
-  for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, kSecond));
-  enqueue(1000);
-  for (uint32_t rank = 0; rank < 3; ++rank) {
-    expect_failure(rank, KEEL_TIMED_OUT, {"native all_reduce did not end in time"});
-  }
-  make_ranks(devices);
-  EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
+  expect_hang_ends_at_deadline(load_cuda(driver));
 }
 
 // The work is abandoned, and its devices are reported lost.
 TEST_F(CudaCclTest, AHangThatAnAbortDoesNotEndLosesTheDevices) {
   const OwnDriver driver("devices=2 memory_mib=64 faults=1/stall:ccl@1");
   driver.add_nccl(KEEL_EMULATED_NCCL_FILE, "abort=0");
-  const std::vector<keel_device> devices = load_cuda(driver);
-  make_ranks(devices);
-  for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, kSecond));
-  enqueue(1000);
-  for (keel_stream stream : streams_) {
-    EXPECT_NE(keel_stream_synchronize(stream, kTestTimeout), KEEL_OK);
-  }
-  end_ranks();
-  for (keel_device device : devices) {
-    void* memory = nullptr;
-    EXPECT_EQ(keel_alloc(device, KEEL_MEMORY_DEVICE, 1 << 20, &memory), KEEL_DEVICE_LOST);
-  }
+  expect_hang_loses_devices(load_cuda(driver));
 }
 
 }  // namespace
