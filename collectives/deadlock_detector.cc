@@ -51,13 +51,9 @@ void end_messages(PointToPointSlots& messages, uint32_t rank) {
   progress.version.fetch_add(2, std::memory_order_release);
 }
 
-bool DeadlockDetector::is_at_messages(uint32_t rank) const {
-  return messages_.progress(rank).messages.load(std::memory_order_acquire) != 0;
-}
-
 bool DeadlockDetector::waits_for(uint32_t rank, uint32_t other) const {
   if (has_published(rank)) return !has_published(other);
-  if (!is_at_messages(rank)) return false;
+  if (!messages_.is_in_message(rank)) return false;
   // A rank without messages so far has begun none with |rank|: the pages of its counters need not
   // exist.
   const bool is_new = messages_.progress(other).version.load(std::memory_order_acquire) == 0;
@@ -110,7 +106,7 @@ std::vector<uint32_t> DeadlockDetector::find() const {
 
 bool DeadlockDetector::are_all_there() const {
   for (uint32_t rank = 0; rank < board_.world(); ++rank) {
-    if (!has_published(rank) && !is_at_messages(rank)) return false;
+    if (!has_published(rank) && !messages_.is_in_message(rank)) return false;
   }
   return true;
 }

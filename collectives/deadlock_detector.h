@@ -58,7 +58,6 @@ class DeadlockDetector {
   Status failure_of(const std::vector<uint32_t>& circle) const;
 
  private:
-  bool is_at_messages(uint32_t rank) const;
   bool has_published(uint32_t rank) const { return board_.has_published(rank, sequence_); }
   bool waits_for(uint32_t rank, uint32_t other) const;
   bool is_certain(const std::vector<uint32_t>& circle) const;

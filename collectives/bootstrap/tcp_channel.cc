@@ -21,12 +21,6 @@ int64_t now_ns() {
   return std::chrono::nanoseconds(Deadline::Clock::now().time_since_epoch()).count();
 }
 
-// 0: none, with a setting that the process has refused before.
-int64_t silence_ns() {
-  uint32_t limit = 0;
-  return silence_ms(&limit).ok() ? limit * int64_t{1'000'000} : 0;
-}
-
 }  // namespace
 
 TcpChannel::TcpChannel(int socket, size_t limit, Callbacks callbacks)

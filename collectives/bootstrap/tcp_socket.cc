@@ -86,6 +86,11 @@ Status silence_ms(uint32_t* out_ms) {
                  std::string_view(text).substr(0, 64), kLeast, kMost);
 }
 
+int64_t silence_ns() {
+  uint32_t limit = 0;
+  return silence_ms(&limit).ok() ? limit * int64_t{1'000'000} : 0;
+}
+
 Status set_options(int socket, uint32_t silence) {
   // With a tenth of all packets lost, nine probes and their answers are all lost once in 3 million
   // times.

@@ -26,6 +26,8 @@ Status interface_address(const std::string& name, SocketAddress* out_address);
 // Time without an acknowledgement after which a connection counts as broken: KEEL_TCP_SILENCE_MS,
 // 1800 unless set. KEEL_INVALID_ARGUMENT, naming the variable, unless 500 to 3600000.
 Status silence_ms(uint32_t* out_ms);
+// The same in nanoseconds; 0, none, with a setting that the process has refused before.
+int64_t silence_ns();
 // No delay of small segments, and keepalive: the kernel ends an idle connection whose host answers
 // none of nine probes in a row, which take |silence| ms or nine seconds. Of connections with data
 // on the way, SilenceWatch knows.

@@ -442,8 +442,6 @@ std::vector<uint32_t> CarriedBlocks::awaited() const {
       if (message.is_posted && !message.request.has_succeeded()) ranks.push_back(message.peer);
     }
   }
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
 }
 

@@ -248,8 +248,6 @@ std::vector<uint32_t> HostExecutor::awaited() const {
       }
     }
   }
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
 }
 

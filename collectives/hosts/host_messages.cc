@@ -180,11 +180,11 @@ void HostMessages::settle() {
 }
 
 std::vector<uint32_t> HostMessages::awaited() const {
-  std::set<uint32_t> ranks;
+  std::vector<uint32_t> ranks;
   for (const Moving& moving : moving_) {
-    if (!moving.is_over()) ranks.insert(moving.transfer->peer);
+    if (!moving.is_over()) ranks.push_back(moving.transfer->peer);
   }
-  return {ranks.begin(), ranks.end()};
+  return ranks;
 }
 
 }  // namespace keel

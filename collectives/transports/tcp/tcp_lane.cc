@@ -36,8 +36,7 @@ size_t append(std::span<const iovec> pieces, uint64_t skip, iovec* out, size_t c
 void TcpLane::attach(FileDescriptor socket) {
   socket_ = std::move(socket);
   staging_ = std::make_unique<uint8_t[]>(kStagingBytes);
-  uint32_t limit = 0;
-  if (silence_ms(&limit).ok()) silence_ = SilenceWatch(kSilences * limit * 1'000'000);
+  silence_ = SilenceWatch(kSilences * silence_ns());
 }
 
 Status TcpLane::look_for_silence(int64_t now_ns) {
