@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/transports/control_segment.h"
+#include "collectives/testing/test_segment.h"
 
 namespace keel {
 namespace {
@@ -19,9 +19,8 @@ using Outcome = ShrinkAgreement::Outcome;
 class ShrinkAgreementTest : public ::testing::Test {
  protected:
   void start(uint32_t world) {
-    FileDescriptor file;
-    ASSERT_TRUE(ControlSegment::create(world, /*oversubscribed=*/true, &file).ok());
-    ASSERT_TRUE(ControlSegment::map(file, &segment_).ok());
+    segment_ = testing::make_segment(world, /*oversubscribed=*/true);
+    ASSERT_NE(segment_, nullptr);
     gone_ = std::vector<std::atomic<bool>>(world);
     for (uint32_t rank = 0; rank < world; ++rank) ranks_.push_back(make(rank));
   }

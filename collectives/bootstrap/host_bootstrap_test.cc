@@ -24,6 +24,7 @@
 #include "collectives/bootstrap/tcp_dialog.h"
 #include "collectives/bootstrap/tcp_id.h"
 #include "collectives/bootstrap/tcp_socket.h"
+#include "collectives/bootstrap/testing/variable.h"
 
 namespace keel {
 namespace {
@@ -139,12 +140,10 @@ TEST(HostBootstrapTest, RanksListenAtThePortsOfTheInterface) {
   ASSERT_TRUE(listen_tcp(address, &socket, &address).ok());
   const uint32_t last = std::max<uint32_t>(address.port(), 1024);
   const uint32_t first = last - 63;  // the last one is taken
-  setenv("KEEL_PORTS", fmt::format("{}-{}", first, last).c_str(), 1);
-  setenv("KEEL_INTERFACE", "lo", 1);
+  const keel::testing::Variable range("KEEL_PORTS", fmt::format("{}-{}", first, last));
+  const keel::testing::Variable loopback("KEEL_INTERFACE", "lo");
   const keel_unique_id id = serve("");
   const auto ranks = meet(id, 2);
-  unsetenv("KEEL_PORTS");
-  unsetenv("KEEL_INTERFACE");
   TcpId parsed;
   ASSERT_TRUE(TcpId::parse(id, &parsed).ok());
   std::set<uint32_t> ports = {parsed.port};

@@ -17,9 +17,12 @@
 #include "collectives/bootstrap/host_secret.h"
 #include "collectives/bootstrap/tcp_id.h"
 #include "collectives/bootstrap/tcp_socket.h"
+#include "collectives/bootstrap/testing/variable.h"
 
 namespace keel {
 namespace {
+
+using keel::testing::Variable;
 
 // Longer than a name may be, so that no name server is asked.
 const std::string kNoHost(70, 'x');
@@ -69,20 +72,6 @@ TEST(TcpSocketTest, NameThatDoesNotResolveIsNamed) {
   EXPECT_EQ(status.code(), KEEL_NOT_FOUND);
   EXPECT_NE(std::string(status.text()).find(kNoHost), std::string::npos);
 }
-
-// Sets a variable for the life of the object.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    setenv(name, value.c_str(), 1);
-  }
-  ~Variable() { unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* const name_;
-};
 
 TEST(TcpSocketTest, PortsOutsideOfTheRangeAreNotTaken) {
   SocketAddress any;

@@ -18,6 +18,7 @@
 #include "base/ipc/socket.h"
 #include "collectives/bootstrap/testing/child_process.h"
 #include "collectives/bootstrap/testing/scripted_rank.h"
+#include "collectives/bootstrap/testing/variable.h"
 #include "collectives/testing/device_ranks.h"
 
 namespace {
@@ -370,11 +371,10 @@ TEST(EveryMakeProcessesTest, LibrariesRunAgainAfterAShrinkAcrossHosts) {
   });
   if (!has_cuda) GTEST_SKIP() << "the cuda plugin and its emulated chip are not built here";
   const std::string native = "problems: native";
-  setenv("KEEL_SERVER", ("127.0.0.1:" + free_port()).c_str(), 1);
+  const Variable server("KEEL_SERVER", "127.0.0.1:" + free_port());
   Job job(
       {"cuda:0", "cuda:1", "cuda:0", "cuda:1", "cpu:0"},
       {"KEEL_HOST_ID=a", "KEEL_HOST_ID=a", "KEEL_HOST_ID=b", "KEEL_HOST_ID=b", "KEEL_HOST_ID=c"});
-  unsetenv("KEEL_SERVER");
   // Ends the last of |ranks| amid an all_reduce, and shrinks. Returns what the others say then.
   const auto shrink_without_last = [&](size_t ranks) {
     const size_t killed = ranks - 1;

@@ -15,7 +15,7 @@
 #include "collectives/operation.h"
 #include "collectives/selection/table.h"
 #include "collectives/selection/table_source.h"
-#include "collectives/transports/control_segment.h"
+#include "collectives/testing/test_segment.h"
 #include "core/json_writer.h"
 #include "core/log.h"
 
@@ -504,10 +504,8 @@ TEST_F(Environment, LaneSharesAreWeights) {
 
 // Rank 0's table passes through memory that other processes write too.
 TEST(Agreement, WhatIsNoTableIsFound) {
-  keel::FileDescriptor file;
-  ASSERT_TRUE(keel::ControlSegment::create(2, false, &file).ok());
-  std::unique_ptr<keel::ControlSegment> segment;
-  ASSERT_TRUE(keel::ControlSegment::map(file, &segment).ok());
+  const auto segment = keel::testing::make_segment(2);
+  ASSERT_NE(segment, nullptr);
   const SelectionKey selection_key = {2, false, false};
   EXPECT_EQ(segment->selection().check(selection_key).code(), KEEL_RANK_FAILED)
       << "nobody wrote it";

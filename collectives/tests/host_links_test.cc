@@ -3,15 +3,12 @@
 // that read late. Losses and delays accuse nobody; a silent direction is named on every rank.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -19,11 +16,11 @@
 #include <regex>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "base/ipc/socket.h"
 #include "collectives/bootstrap/testing/child_process.h"
+#include "collectives/bootstrap/testing/full_window.h"
+#include "collectives/bootstrap/testing/variable.h"
 #include "collectives/testing/byte_relay.h"
 #include "collectives/testing/packet_switch.h"
 
@@ -46,17 +43,6 @@ std::string told(keel_status status) {
   return std::string(keel_status_name(status)) + " " + keel_last_error();
 }
 
-// Whether a connection of this process has data to send, and a peer that has said four times and
-// for 1.4 s that its window is full.
-bool has_full_window() {
-  for (int descriptor = 0; descriptor < 256; ++descriptor) {
-    tcp_info info = {};
-    if (sockets::get_option(descriptor, IPPROTO_TCP, TCP_INFO, &info) != 0) continue;
-    if (info.tcpi_unacked == 0 && info.tcpi_backoff >= 3) return true;
-  }
-  return false;
-}
-
 // Sums |count| numbers over the ranks. |awaits_full|: prints "full" once peers have not read for
 // long. Returns "right", or what is wrong.
 std::string sum(const Rank& self, uint64_t count, bool awaits_full) {
@@ -73,7 +59,8 @@ std::string sum(const Rank& self, uint64_t count, bool awaits_full) {
   if (status == KEEL_OK) {
     status = keel_all_reduce(self.comm, data, data, count, KEEL_INT32, KEEL_SUM, self.stream);
   }
-  while (awaits_full && !has_full_window() && keel_stream_query(self.stream) == KEEL_NOT_READY) {
+  while (awaits_full && full_window_probes() < 3 &&
+         keel_stream_query(self.stream) == KEEL_NOT_READY) {
     usleep(1000);
   }
   if (awaits_full) say("full");
@@ -144,20 +131,6 @@ int run_rank(const std::vector<std::string>& arguments) {
 }
 
 // ---- the jobs -------------------------------------------------------------------
-
-// Sets a variable for the workers that start during the life of the object.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    setenv(name, value.c_str(), 1);
-  }
-  ~Variable() { unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* const name_;
-};
 
 // |hosts|: the host of each rank, one letter each, 'a' the first.
 class Job {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The promises of wire.h, by each wire.
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +12,8 @@
 #include <vector>
 
 #include "base/ipc/socket.h"
+#include "collectives/bootstrap/testing/full_window.h"
+#include "collectives/bootstrap/testing/variable.h"
 #include "collectives/transports/tcp/tcp_wires.h"
 #include "collectives/transports/ucx/ucx_wires.h"
 #include "collectives/transports/wire_choice.h"
@@ -83,7 +83,7 @@ class Job {
 };
 
 // The parameter: a value of KEEL_WIRE.
-class WiresTest : public testing::TestWithParam<const char*> {
+class WiresTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (!is_ucx(GetParam())) return;
@@ -93,20 +93,8 @@ class WiresTest : public testing::TestWithParam<const char*> {
     if (!opened.ok()) GTEST_SKIP() << opened.text();
   }
 };
-INSTANTIATE_TEST_SUITE_P(Wires, WiresTest, testing::Values("tcp", "ucx"),
+INSTANTIATE_TEST_SUITE_P(Wires, WiresTest, ::testing::Values("tcp", "ucx"),
                          [](const auto& each) { return std::string(each.param); });
-
-// Of this process's connections: how often the kernel has asked a full window in a row, and the
-// other side has answered.
-uint32_t full_window_probes() {
-  uint32_t most = 0;
-  for (int descriptor = 0; descriptor < 256; ++descriptor) {
-    tcp_info info = {};
-    if (sockets::get_option(descriptor, IPPROTO_TCP, TCP_INFO, &info) != 0) continue;
-    if (info.tcpi_unacked == 0) most = std::max<uint32_t>(most, info.tcpi_backoff);
-  }
-  return most;
-}
 
 // Moves both ends until all |requests| are done, in one thread.
 bool finish(std::vector<WireSet*> sets, const std::vector<const WireRequest*>& requests) {
@@ -138,18 +126,17 @@ constexpr size_t kLargest = size_t{64} << 20;
 
 // Its window is full for three times KEEL_TCP_SILENCE_MS, while its kernel acknowledges.
 TEST(TcpWiresTest, PeerThatReadsLateIsNotAccused) {
-  setenv("KEEL_TCP_SILENCE_MS", "500", 1);
+  const keel::testing::Variable silence("KEEL_TCP_SILENCE_MS", "500");
   Job job("tcp", 2);
   const auto low = job.open(0);
   const auto high = job.open(1);
-  unsetenv("KEEL_TCP_SILENCE_MS");
   std::vector<uint8_t> sent = pattern(32 << 20, 7);
   std::vector<uint8_t> received(sent.size());
   WireRequest send;
   send.set_memory(sent.data(), sent.size());
   high->post_send(0, 0, send);
   const Deadline deadline = Deadline::after(kTestTimeoutNs);
-  while (full_window_probes() < 3 && !send.is_done() && !deadline.passed()) {
+  while (keel::testing::full_window_probes() < 3 && !send.is_done() && !deadline.passed()) {
     if (!high->progress()) high->park(10'000'000);
   }
   ASSERT_FALSE(send.is_done()) << send.status().text();
