@@ -62,8 +62,8 @@ struct Work {
   double bytes = 0;  // moved: over the engine's link, or to and from device memory
   double flops = 0;
   std::string_view dtype = {};  // of the flops; a string literal
-  // What a caller's kernel does is unknown: it takes as long as the host takes. Without any time, a
-  // paced chip would claim to be the faster, the more of its work is such kernels.
+  // A caller's kernel, whose bytes and flops are unknown, takes as long as the host takes. Without
+  // any time, a paced chip would claim to be the faster, the more of its work is such kernels.
   bool takes_host_time = false;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What callers read from an engine and set: parameters, figures, the recorder.
+// State of an engine that callers read and set: parameters, figures, the recorder.
 #include <algorithm>
 #include <keel/parallel/engine.hpp>
 #include <string>

@@ -18,7 +18,7 @@ namespace keel::ops::elementwise {
 using D = Distribution;
 using Shape = std::vector<int64_t>;
 
-// What a function takes and how it is tried.
+// A function of elementwise: its operands, and how it is tried.
 struct Function {
   int64_t number;
   const char* name;

@@ -235,7 +235,7 @@ bool compute(const Row& row, at::Tensor& output, const c10::IValue* arguments, s
         if (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool) return false;
       }
       if (count > 2) call.alpha = arguments[2].toScalar().toDouble();
-      // Of bool, a sum is `or`, which has no factor.
+      // The sum of bool is `or`, which has no factor.
       if (call.alpha == 0 && a.scalar_type() == at::kBool && b.scalar_type() == at::kBool) {
         return false;
       }
