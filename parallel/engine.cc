@@ -287,12 +287,8 @@ double Engine::evaluate_share(std::span<const int32_t> tokens, std::span<const i
 }
 
 void Engine::record_optimizer(const std::function<void()>& enqueue) {
-  StepRecorder* const recorder = impl_->recorder;
-  if (recorder == nullptr) return enqueue();
-  const size_t mark =
-      recorder->begin(stream_, SpanKind::kOptimizer, static_cast<uint32_t>(mesh_.coordinate("pp")));
-  enqueue();
-  recorder->end(mark, stream_);
+  record(impl_->recorder, stream_,
+         {SpanKind::kOptimizer, static_cast<uint32_t>(mesh_.coordinate("pp"))}, enqueue);
 }
 
 double Engine::run_evaluation(Schedule::Run& run) {

@@ -31,11 +31,8 @@ struct LayerContext {
   // Enqueues |call|, which repeats a forward pass.
   template <typename Call>
   void recompute(const Call& call) const {
-    StepRecorder* const steps = recorder == nullptr ? nullptr : *recorder;
-    if (steps == nullptr) return call();
-    const size_t mark = steps->begin_within(stream(), SpanKind::kRecompute);
-    call();
-    steps->end(mark, stream());
+    record_within(recorder == nullptr ? nullptr : *recorder, stream(),
+                  {.kind = SpanKind::kRecompute}, call);
   }
   int64_t own_rows() const { return group.own_rows(tokens()); }
   // The first of this rank's rows.

@@ -12,11 +12,12 @@ void FillDrainSchedule::run(Run& run) {
   // One micro-batch needs no slot but the first, which keeps activations of one alone.
   const bool alone = stage.is_first() && stage.is_last();
   const auto record = [&](SpanKind kind, int64_t micro_batch, const auto& enqueue) {
-    if (run.recorder == nullptr) return enqueue();
-    const size_t mark = run.recorder->begin(stream, kind, static_cast<uint32_t>(here),
-                                            static_cast<uint32_t>(micro_batch), run.group);
-    enqueue();
-    run.recorder->end(mark, stream);
+    parallel::record(run.recorder, stream,
+                     {.kind = kind,
+                      .stage = static_cast<uint32_t>(here),
+                      .micro_batch = static_cast<uint32_t>(micro_batch),
+                      .group = run.group},
+                     enqueue);
   };
   const auto forward = [&](int64_t micro_batch, size_t slot) {
     run.load(stage, slot, micro_batch);

@@ -25,6 +25,12 @@ constexpr size_t kEnqueuedAhead = 6;
 bool is_backward(Task task) {
   return task == Task::kBackward || task == Task::kBackwardData;
 }
+
+Span message(SpanKind kind, const Action& action, const PipelineStep& step) {
+  return {
+      .kind = kind, .stage = action.stage, .micro_batch = action.micro_batch, .group = step.group};
+}
+
 bool ends_slot(Task task) {
   return task == Task::kBackward || task == Task::kBackwardWeight;
 }
@@ -222,14 +228,11 @@ void Pipeline::post_receives(size_t index, const PipelineStep& step) {
   const std::vector<Action>& actions = schedule_.actions[rank_];
   const auto receive = [&](LinkEnd& link, const keel_tensor& into, const Action& action,
                            Event& done) {
-    size_t mark = 0;
-    if (step.recorder != nullptr) {
-      const SpanKind kind =
-          is_backward(action.task) ? SpanKind::kReceiveGradient : SpanKind::kReceive;
-      mark = step.recorder->begin(link.stream, kind, action.stage, action.micro_batch, step.group);
-    }
-    link.comm.recv(first_byte(into), elements_of(into), into.dtype, link.peer, link.stream);
-    if (step.recorder != nullptr) step.recorder->end(mark, link.stream);
+    const SpanKind kind =
+        is_backward(action.task) ? SpanKind::kReceiveGradient : SpanKind::kReceive;
+    record(step.recorder, link.stream, message(kind, action, step), [&] {
+      link.comm.recv(first_byte(into), elements_of(into), into.dtype, link.peer, link.stream);
+    });
     done.record(link.stream);
     if (step.on_receive) step.on_receive();
   };
@@ -275,12 +278,8 @@ void Pipeline::forward(const Action& action, const PipelineStep& step) {
   Chunk::Slot& slot = chunk.slots[place];
   if (!stage.is_first()) stream.wait(slot.received);
   if (step.load) step.load(stage, place, action.micro_batch);
-  size_t mark = 0;
-  if (step.recorder != nullptr) {
-    mark = step.recorder->begin(stream, SpanKind::kForward, action.stage, action.micro_batch);
-  }
-  stage.forward(place);
-  if (step.recorder != nullptr) step.recorder->end(mark, stream);
+  record(step.recorder, stream, {SpanKind::kForward, action.stage, action.micro_batch},
+         [&] { stage.forward(place); });
   state_->has_run[size_t{number} * schedule_.micro_batches + action.micro_batch] = true;
   if (stage.is_last()) {
     if (step.after_loss) step.after_loss(stage, place, action.micro_batch);
@@ -290,12 +289,9 @@ void Pipeline::forward(const Action& action, const PipelineStep& step) {
   const keel_tensor output = stage.output(place);
   slot.computed.record(stream);
   link.stream.wait(slot.computed);
-  if (step.recorder != nullptr) {
-    mark = step.recorder->begin(link.stream, SpanKind::kSend, action.stage, action.micro_batch,
-                                step.group);
-  }
-  link.comm.send(first_byte(output), elements_of(output), output.dtype, link.peer, link.stream);
-  if (step.recorder != nullptr) step.recorder->end(mark, link.stream);
+  record(step.recorder, link.stream, message(SpanKind::kSend, action, step), [&] {
+    link.comm.send(first_byte(output), elements_of(output), output.dtype, link.peer, link.stream);
+  });
   slot.sent.record(link.stream);
   if (step.on_send) step.on_send(bytes_of(output));
 }
@@ -313,42 +309,36 @@ void Pipeline::backward_data(const Action& action, const PipelineStep& step, Spa
   }
   Chunk::Outgoing& outgoing = chunk.outgoing[chunk.next_outgoing];
   if (!stage.is_first()) stream.wait(outgoing.sent);
-  size_t mark = 0;
-  if (step.recorder != nullptr) {
-    mark = step.recorder->begin(stream, kind, action.stage, action.micro_batch);
-  }
-  if (is_whole) {
-    stage.backward(place, step.scale);
-  } else {
-    stage.backward_data(place, step.scale);
-  }
   keel_tensor gradient = {};
-  if (!stage.is_first()) {
-    gradient = stage.input_gradient(place);
-    const uint64_t bytes = bytes_of(gradient);
-    if (outgoing.data.size() < bytes) {
-      outgoing.data = Buffer(stream.device(), KEEL_MEMORY_DEVICE, bytes);
+  record(step.recorder, stream, {kind, action.stage, action.micro_batch}, [&] {
+    if (is_whole) {
+      stage.backward(place, step.scale);
+    } else {
+      stage.backward_data(place, step.scale);
     }
-    stream.copy(stream.device(), outgoing.data.data(), stream.device(), first_byte(gradient),
-                bytes);
-  }
-  if (is_whole) {
-    // Ends the slot's last tensor, the gradient that has been copied.
-    stage.discard(place);
-    chunk.give_back(action.micro_batch);
-  }
-  if (step.recorder != nullptr) step.recorder->end(mark, stream);
+    if (!stage.is_first()) {
+      gradient = stage.input_gradient(place);
+      const uint64_t bytes = bytes_of(gradient);
+      if (outgoing.data.size() < bytes) {
+        outgoing.data = Buffer(stream.device(), KEEL_MEMORY_DEVICE, bytes);
+      }
+      stream.copy(stream.device(), outgoing.data.data(), stream.device(), first_byte(gradient),
+                  bytes);
+    }
+    if (is_whole) {
+      // Ends the slot's last tensor, the gradient that has been copied.
+      stage.discard(place);
+      chunk.give_back(action.micro_batch);
+    }
+  });
   if (stage.is_first()) return;
   outgoing.computed.record(stream);
   LinkEnd& link = *state_->links.gradient_out;
   link.stream.wait(outgoing.computed);
-  if (step.recorder != nullptr) {
-    mark = step.recorder->begin(link.stream, SpanKind::kSendGradient, action.stage,
-                                action.micro_batch, step.group);
-  }
-  link.comm.send(outgoing.data.data(), elements_of(gradient), gradient.dtype, link.peer,
-                 link.stream);
-  if (step.recorder != nullptr) step.recorder->end(mark, link.stream);
+  record(step.recorder, link.stream, message(SpanKind::kSendGradient, action, step), [&] {
+    link.comm.send(outgoing.data.data(), elements_of(gradient), gradient.dtype, link.peer,
+                   link.stream);
+  });
   outgoing.sent.record(link.stream);
   if (step.on_send) step.on_send(bytes_of(gradient));
   chunk.next_outgoing = (chunk.next_outgoing + 1) % chunk.outgoing.size();
@@ -357,13 +347,8 @@ void Pipeline::backward_data(const Action& action, const PipelineStep& step, Spa
 void Pipeline::backward_weight(const Action& action, const PipelineStep& step) {
   Chunk& chunk = state_->chunks[schedule_.chunk_of(action.stage)];
   Stream& stream = chunk.stage->stream();
-  size_t mark = 0;
-  if (step.recorder != nullptr) {
-    mark =
-        step.recorder->begin(stream, SpanKind::kBackwardWeight, action.stage, action.micro_batch);
-  }
-  chunk.stage->backward_weight(chunk.slot_of.at(action.micro_batch));
-  if (step.recorder != nullptr) step.recorder->end(mark, stream);
+  record(step.recorder, stream, {SpanKind::kBackwardWeight, action.stage, action.micro_batch},
+         [&] { chunk.stage->backward_weight(chunk.slot_of.at(action.micro_batch)); });
   chunk.give_back(action.micro_batch);
 }
 

@@ -21,17 +21,15 @@ void PipelinedSchedule::run(Run& run) {
        .on_send = [&](uint64_t bytes) { run.pipeline.count_sent(bytes); },
        .on_receive = [&] { run.pipeline.count_received(); },
        .scale = run.scale,
-       .recorder = recorder_ != nullptr ? recorder_ : run.recorder,
+       .recorder = run.recorder,
        .group = run.group});
 }
 
 std::shared_ptr<PipelinedSchedule> pipelined(const std::string& name, const Mesh& mesh,
-                                             const Settings& settings, uint32_t chunks,
-                                             StepRecorder* recorder) {
+                                             const Settings& settings, uint32_t chunks) {
   return std::make_shared<PipelinedSchedule>(
       make_schedule(name, static_cast<uint32_t>(mesh.size_of("pp")), chunks,
-                    static_cast<uint32_t>(settings.micro_batches)),
-      recorder);
+                    static_cast<uint32_t>(settings.micro_batches)));
 }
 
 }  // namespace v0

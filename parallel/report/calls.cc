@@ -30,9 +30,7 @@ Calls::Key Calls::key_of(const Span& span) {
 }
 
 double Calls::begin_of(const Span& span) const {
-  const auto found = latest_.find(key_of(span));
-  const double latest = found == latest_.end() ? span.begin : found->second;
-  return std::min(std::max(span.begin, latest), span.end);
+  return std::min(latest_.at(key_of(span)), span.end);
 }
 
 }  // namespace keel::parallel

@@ -73,17 +73,14 @@ std::vector<Interval> intervals_of(std::span<const Span> spans, const Predicate&
   return merged(std::move(intervals));
 }
 
-bool is_pass(const Span& span) {
-  return span.kind <= SpanKind::kBackwardWeight;
-}
-
 // A rank's time by use.
 struct Use {
   explicit Use(std::span<const Span> spans)
       : blocked(intervals_of(spans, [](const Span& span) { return span.blocks; })),
         passes(without(intervals_of(spans,
                                     [](const Span& span) {
-                                      return is_pass(span) || span.kind == SpanKind::kRecompute;
+                                      return is_pass(span.kind) ||
+                                             span.kind == SpanKind::kRecompute;
                                     }),
                        blocked)),
         recompute(without(
@@ -127,11 +124,12 @@ void add_stages(std::span<const Span> spans, const Use& use, uint32_t rank,
                 std::vector<StageReport>& stages) {
   std::map<uint32_t, StageReport> found;
   for (const Span& span : spans) {
-    if (is_pass(span)) found.try_emplace(span.stage);
+    if (is_pass(span.kind)) found.try_emplace(span.stage);
   }
   for (auto& [stage, report] : found) {
-    const auto passes = intervals_of(
-        spans, [stage = stage](const Span& span) { return is_pass(span) && span.stage == stage; });
+    const auto passes = intervals_of(spans, [stage = stage](const Span& span) {
+      return is_pass(span.kind) && span.stage == stage;
+    });
     const auto again = intervals_of(spans, [stage = stage](const Span& span) {
       return span.kind == SpanKind::kRecompute && span.stage == stage;
     });

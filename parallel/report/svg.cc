@@ -148,7 +148,7 @@ class Rows {
   std::string work(const Span& span, bool is_later_chunk) const {
     const double begin = x(span.begin), width = x(span.end) - begin;
     std::string picture = rectangle(begin, top_, width, kPasses, color_of(span.kind), about(span));
-    if (span.kind > SpanKind::kBackwardWeight || width < 12) return picture;
+    if (!is_pass(span.kind) || width < 12) return picture;
     if (is_later_chunk) picture += rectangle(begin, top_, width, 4, "#333333", about(span));
     return picture +
            label(begin + width / 2, top_ + 20, "middle", 12, std::to_string(span.micro_batch));
@@ -189,7 +189,7 @@ std::string svg(std::span<const RankSteps> ranks, const std::string& title) {
     for (const Span& span : rank.spans) {
       seconds = std::max(seconds, span.end);
       stages = std::max(stages, span.stage + 1);
-      if (span.kind <= SpanKind::kBackwardWeight) first = std::min(first, span.stage);
+      if (is_pass(span.kind)) first = std::min(first, span.stage);
     }
     if (first != UINT32_MAX) first_stages.insert(first);
   }
@@ -227,8 +227,8 @@ std::string svg(std::span<const RankSteps> ranks, const std::string& title) {
     const std::vector<Span>& spans = ranks[number].spans;
     for (const Span& span : spans) {
       if (is_communication(span.kind)) picture += rows.communication(span);
-      const bool is_work = span.kind <= SpanKind::kBackwardWeight ||
-                           span.kind == SpanKind::kOptimizer || span.kind == SpanKind::kLoader;
+      const bool is_work =
+          is_pass(span.kind) || span.kind == SpanKind::kOptimizer || span.kind == SpanKind::kLoader;
       // A bar marks a rank's later chunks.
       if (is_work)
         picture +=

@@ -27,8 +27,8 @@ const char* name_of(SpanKind kind) {
   return kNames.at(static_cast<size_t>(kind));
 }
 
-bool is_compute(SpanKind kind) {
-  return kind <= SpanKind::kOptimizer;
+bool is_pass(SpanKind kind) {
+  return kind <= SpanKind::kBackwardWeight;
 }
 
 bool is_communication(SpanKind kind) {
@@ -55,7 +55,7 @@ void StepRecorder::start(const Stream& stream) {
 
 size_t StepRecorder::begin(const Stream& stream, SpanKind kind, uint32_t stage,
                            uint32_t micro_batch, uint32_t group) {
-  if (kind <= SpanKind::kBackwardWeight) {
+  if (is_pass(kind)) {
     stage_ = stage;
     micro_batch_ = micro_batch;
   }

@@ -12,9 +12,6 @@
 
 namespace keel::parallel::testing {
 
-inline constexpr Architecture kGpt2 = Architecture::kGpt2;
-inline constexpr Architecture kLlama = Architecture::kLlama;
-
 inline Training train_on(const std::string& mesh, const Settings& settings, int64_t steps = 3) {
   Options options;
   options.mesh = mesh;

@@ -30,8 +30,6 @@ struct Case {
   bool usual = false;  // part of the default run
 };
 
-constexpr Architecture kGpt2 = Architecture::kGpt2;
-constexpr Architecture kLlama = Architecture::kLlama;
 constexpr void (*kPlain)(Settings&) = [](Settings&) {};
 
 const Case kCases[] = {

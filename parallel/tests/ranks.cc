@@ -189,32 +189,23 @@ Training train(const Settings& settings, const Options& options) {
       }
     };
     const auto rank = static_cast<size_t>(mesh.rank());
-    // Downloads use the axes too, beside the counters.
-    const auto count = [&](const std::function<void()>& run) {
-      std::map<std::string, Operations> before;
-      for (const char* const axis : {"dp", "tp", "pp"}) {
-        before[axis] = {engine.traffic(axis).calls, engine.operations(axis)};
-      }
-      run();
-      // libkeel counts what has ended. Ranks of other makes may share a device, whose streams wait
-      // for this rank's next step then.
-      if (options.backends == "cpu") mesh.device().synchronize();
-      for (const auto& [axis, earlier] : before) {
-        Operations& sum = training.on_axis[rank][axis];
-        sum.engine += engine.traffic(axis).calls - earlier.engine;
-        sum.libkeel += engine.operations(axis) - earlier.libkeel;
-      }
-    };
     for (int64_t step = 0; step < options.steps; ++step) {
       if (options.before_step) options.before_step(engine, step);
       const Batch batch = batch_of(own, step);
       const std::vector<std::string> axes = {"dp", "tp", "pp", "tied"};
+      // Downloads use the axes too, beside the counters.
       std::map<std::string, Traffic> before;
-      for (const std::string& axis : axes) before[axis] = engine.traffic(axis);
+      std::map<std::string, uint64_t> operations;
+      for (const std::string& axis : axes) {
+        before[axis] = engine.traffic(axis);
+        operations[axis] = engine.operations(axis);
+      }
       engine.reset_peak();
       training.in_use[rank] = engine.bytes_in_use();
-      StepResult result;
-      count([&] { result = run_step(engine, batch, options.by_share); });
+      const StepResult result = run_step(engine, batch, options.by_share);
+      // libkeel counts what has ended. Ranks of other makes may share a device, whose streams wait
+      // for this rank's next step then.
+      if (options.backends == "cpu") mesh.device().synchronize();
       training.peak[rank] = engine.peak_bytes();
       for (const std::string& axis : axes) {
         Traffic& used = training.traffic[rank][axis];
@@ -223,6 +214,9 @@ Training train(const Settings& settings, const Options& options) {
         used.all_gather = now.all_gather - before[axis].all_gather;
         used.reduce_scatter = now.reduce_scatter - before[axis].reduce_scatter;
         used.point_to_point = now.point_to_point - before[axis].point_to_point;
+        Operations& sum = training.on_axis[rank][axis];
+        sum.engine += now.calls - before[axis].calls;
+        sum.libkeel += engine.operations(axis) - operations[axis];
       }
       if (rank == 0) {
         training.losses.push_back(result.loss);

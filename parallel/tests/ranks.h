@@ -13,6 +13,9 @@
 
 namespace keel::parallel::testing {
 
+inline constexpr Architecture kGpt2 = Architecture::kGpt2;
+inline constexpr Architecture kLlama = Architecture::kLlama;
+
 // True under a sanitizer, where tests that look at no other code than others are left out.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;
@@ -44,7 +47,7 @@ struct Batch {
 // The same on all ranks; some labels do not count.
 Batch batch_of(const Settings& settings, int64_t step);
 
-// Of one axis since the engine's construction, as the engine and as libkeel count.
+// Operations of one axis, as the engine and as libkeel count.
 struct Operations {
   uint64_t engine = 0, libkeel = 0;
 };

@@ -17,10 +17,7 @@ inline namespace v0 {
 // between the ranks, for which all ranks of axis pp must run it.
 class PipelinedSchedule : public Schedule {
  public:
-  // |recorder|: optional, borrowed; gets the passes and messages of each step, in the place of
-  // Engine::set_recorder.
-  explicit PipelinedSchedule(PipelineSchedule schedule, StepRecorder* recorder = nullptr)
-      : schedule_(std::move(schedule)), recorder_(recorder) {}
+  explicit PipelinedSchedule(PipelineSchedule schedule) : schedule_(std::move(schedule)) {}
 
   std::string name() const override { return schedule_.name; }
   int64_t chunks() const override { return schedule_.chunks; }
@@ -35,15 +32,13 @@ class PipelinedSchedule : public Schedule {
 
  private:
   PipelineSchedule schedule_;
-  StepRecorder* recorder_;
   std::unique_ptr<Pipeline> pipeline_;
 };
 
 // The schedule |name| (see make_schedule) for axis pp of |mesh| and the micro-batches of
 // |settings|. Throws Error(KEEL_INVALID_ARGUMENT) for sizes that the schedule does not take.
 std::shared_ptr<PipelinedSchedule> pipelined(const std::string& name, const Mesh& mesh,
-                                             const Settings& settings, uint32_t chunks = 1,
-                                             StepRecorder* recorder = nullptr);
+                                             const Settings& settings, uint32_t chunks = 1);
 
 }  // namespace v0
 }  // namespace keel::parallel

@@ -33,7 +33,7 @@ enum class SpanKind : uint8_t {
   kWait,              // the stream of the passes waits for another stream
 };
 const char* name_of(SpanKind kind);  // "forward"
-bool is_compute(SpanKind kind);
+bool is_pass(SpanKind kind);
 bool is_communication(SpanKind kind);
 bool is_message(SpanKind kind);  // between two stages
 
@@ -82,6 +82,26 @@ class StepRecorder {
   uint32_t stage_ = 0, micro_batch_ = 0;  // of the pass that began last
   std::chrono::steady_clock::time_point host_start_;
 };
+
+// Runs |enqueue|, whose work on |stream| |recorder| marks as |span|: of its kind, stage,
+// micro-batch and group. Without a recorder, NULL, only runs |enqueue|.
+template <typename Enqueue>
+void record(StepRecorder* recorder, const Stream& stream, const Span& span,
+            const Enqueue& enqueue) {
+  if (recorder == nullptr) return enqueue();
+  const size_t mark = recorder->begin(stream, span.kind, span.stage, span.micro_batch, span.group);
+  enqueue();
+  recorder->end(mark, stream);
+}
+// The same for work of the pass that began last: of the kind, group and sequence of |span|.
+template <typename Enqueue>
+void record_within(StepRecorder* recorder, const Stream& stream, const Span& span,
+                   const Enqueue& enqueue) {
+  if (recorder == nullptr) return enqueue();
+  const size_t mark = recorder->begin_within(stream, span.kind, span.group, span.sequence);
+  enqueue();
+  recorder->end(mark, stream);
+}
 
 }  // namespace v0
 }  // namespace keel::parallel

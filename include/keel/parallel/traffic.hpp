@@ -101,19 +101,14 @@ class Channel {
   void wait(Stream& stream, const Event& event) const {
     record(SpanKind::kWait, stream, [&] { stream.wait(event); });
   }
-  // NULL while no step is recorded.
-  StepRecorder* recorder() const { return spans_.recorder == nullptr ? nullptr : *spans_.recorder; }
 
  private:
   template <typename Call>
   void record(SpanKind kind, const Stream& stream, const Call& call) const {
-    StepRecorder* const recorder = this->recorder();
-    if (recorder == nullptr) return call();
     // All ranks of a group have made the same calls before.
     const auto sequence = traffic_ == nullptr ? 0 : static_cast<uint32_t>(traffic_->calls);
-    const size_t mark = recorder->begin_within(stream, kind, spans_.group, sequence);
-    call();
-    recorder->end(mark, stream);
+    record_within(spans_.recorder == nullptr ? nullptr : *spans_.recorder, stream,
+                  {.kind = kind, .group = spans_.group, .sequence = sequence}, call);
   }
   void add(double& bytes, double more) const {
     bytes += more;
