@@ -1,11 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases of elementwise: every function by dtype, missing tensor and content.
+#include <algorithm>
+#include <span>
+
 #include "ops/testing/case_generators.h"
 #include "ops/testing/elementwise_cases.h"
 
 namespace keel::ops {
 namespace elementwise {
 namespace {
+
+// Whether all tensors of the combination are integers, for as many operands as the function has.
+bool all_integers(const Function& function, const DtypeCombination& dtypes) {
+  bool all = kit::is_integer(dtypes.outputs[0]);
+  for (uint32_t i = 0; i < function.operands; ++i) all = all && kit::is_integer(dtypes.inputs[i]);
+  return all;
+}
+
+// Whether an earlier combination has the same dtypes for the operands that the function has.
+bool is_repeated(const Function& function, std::span<const DtypeCombination> dtypes, uint32_t c) {
+  return std::ranges::any_of(dtypes.first(c), [&](const DtypeCombination& earlier) {
+    return earlier.outputs[0] == dtypes[c].outputs[0] &&
+           std::equal(earlier.inputs, earlier.inputs + function.operands, dtypes[c].inputs);
+  });
+}
+
+// Whether the function gives 0 or 1.
+bool gives_truth(int64_t number) {
+  return (number >= KEEL_ELEMENTWISE_FUNCTION_EQ &&
+          number <= KEEL_ELEMENTWISE_FUNCTION_LOGICAL_XOR) ||
+         number == KEEL_ELEMENTWISE_FUNCTION_IS_NAN ||
+         number == KEEL_ELEMENTWISE_FUNCTION_LOGICAL_NOT;
+}
+
+// Whether truncated float results of the cases are within the integer type |dtype|.
+bool fits_integers(int64_t number, keel_dtype dtype) {
+  if (gives_truth(number)) return true;
+  return dtype == KEEL_INT64 &&
+         (number == KEEL_ELEMENTWISE_FUNCTION_COPY || number == KEEL_ELEMENTWISE_FUNCTION_ADD ||
+          number == KEEL_ELEMENTWISE_FUNCTION_MUL ||
+          (number >= KEEL_ELEMENTWISE_FUNCTION_FLOOR && number <= KEEL_ELEMENTWISE_FUNCTION_TRUNC));
+}
+
+// Whether flushed subnormals change the function's value by no more than themselves. The product
+// with an infinity becomes NaN.
+bool takes_subnormals(const Function& function) {
+  return function.is_exact && !gives_truth(function.number) &&
+         function.number != KEEL_ELEMENTWISE_FUNCTION_MUL &&
+         function.number != KEEL_ELEMENTWISE_FUNCTION_WHERE &&
+         function.number != KEEL_ELEMENTWISE_FUNCTION_THRESHOLD_BACKWARD &&
+         function.number != KEEL_ELEMENTWISE_FUNCTION_FLOOR &&
+         function.number != KEEL_ELEMENTWISE_FUNCTION_CEIL;
+}
 
 void add_missing(ElementwiseCases* cases, const Function& function) {
   if (function.operands < 2) return;

@@ -190,7 +190,7 @@ void add_lone(ReduceCases* cases, int64_t function) {
       all.push_back({"large", 100, D::kLone});
       all.push_back({"minus_large", -100, D::kLone});
     }
-    if (function == KEEL_REDUCE_FUNCTION_PROD) all.push_back({"zero", 0, D::kLone});
+    if (product) all.push_back({"zero", 0, D::kLone});
   }
   const auto add = [&](const Lone& lone, const Shape& shape, uint32_t axes, int64_t of,
                        std::vector<int64_t> places, const std::string& suffix) {
@@ -259,7 +259,7 @@ void add_varied(ReduceCases* cases, int64_t function, uint32_t combination) {
       each->outputs[0] = padded(each->outputs[0], 2);
       break;
     default:
-      x = shifted(transposed(padded(x, 0)), 3);
+      x = shifted(transposed(x), 3);
       break;
   }
 }

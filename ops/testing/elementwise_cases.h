@@ -3,10 +3,8 @@
 #ifndef KEEL_OPS_TESTING_ELEMENTWISE_CASES_H_
 #define KEEL_OPS_TESTING_ELEMENTWISE_CASES_H_
 
-#include <algorithm>
 #include <iterator>
 #include <keel/plugin/numbers.hpp>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -119,13 +117,6 @@ struct Numbers {
   int64_t offset = 0;
 };
 
-// Whether all tensors of the combination are integers, for as many operands as the function has.
-inline bool all_integers(const Function& function, const DtypeCombination& dtypes) {
-  bool all = kit::is_integer(dtypes.outputs[0]);
-  for (uint32_t i = 0; i < function.operands; ++i) all = all && kit::is_integer(dtypes.inputs[i]);
-  return all;
-}
-
 // Integer content for operand |i|: positive divisors and exponents; small numbers elsewhere, so
 // that int64 results fit the reference's float64; both truth values where they matter.
 inline CaseTensor integers(const Function& function, uint32_t i, keel_dtype dtype,
@@ -141,43 +132,6 @@ inline CaseTensor integers(const Function& function, uint32_t i, keel_dtype dtyp
     tensor.base = 0;
   }
   return tensor;
-}
-
-// Whether an earlier combination has the same dtypes for the operands that the function has.
-inline bool is_repeated(const Function& function, std::span<const DtypeCombination> dtypes,
-                        uint32_t c) {
-  return std::ranges::any_of(dtypes.first(c), [&](const DtypeCombination& earlier) {
-    return earlier.outputs[0] == dtypes[c].outputs[0] &&
-           std::equal(earlier.inputs, earlier.inputs + function.operands, dtypes[c].inputs);
-  });
-}
-
-// Whether the function gives 0 or 1.
-inline bool gives_truth(int64_t number) {
-  return (number >= KEEL_ELEMENTWISE_FUNCTION_EQ &&
-          number <= KEEL_ELEMENTWISE_FUNCTION_LOGICAL_XOR) ||
-         number == KEEL_ELEMENTWISE_FUNCTION_IS_NAN ||
-         number == KEEL_ELEMENTWISE_FUNCTION_LOGICAL_NOT;
-}
-
-// Whether truncated float results of the cases are within the integer type |dtype|.
-inline bool fits_integers(int64_t number, keel_dtype dtype) {
-  if (gives_truth(number)) return true;
-  return dtype == KEEL_INT64 &&
-         (number == KEEL_ELEMENTWISE_FUNCTION_COPY || number == KEEL_ELEMENTWISE_FUNCTION_ADD ||
-          number == KEEL_ELEMENTWISE_FUNCTION_MUL ||
-          (number >= KEEL_ELEMENTWISE_FUNCTION_FLOOR && number <= KEEL_ELEMENTWISE_FUNCTION_TRUNC));
-}
-
-// Whether flushed subnormals change the function's value by no more than themselves. The product
-// with an infinity becomes NaN.
-inline bool takes_subnormals(const Function& function) {
-  return function.is_exact && !gives_truth(function.number) &&
-         function.number != KEEL_ELEMENTWISE_FUNCTION_MUL &&
-         function.number != KEEL_ELEMENTWISE_FUNCTION_WHERE &&
-         function.number != KEEL_ELEMENTWISE_FUNCTION_THRESHOLD_BACKWARD &&
-         function.number != KEEL_ELEMENTWISE_FUNCTION_FLOOR &&
-         function.number != KEEL_ELEMENTWISE_FUNCTION_CEIL;
 }
 
 class ElementwiseCases {
