@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <keel/plugin_kit.hpp>
 #include <optional>
 
@@ -52,7 +51,7 @@ std::vector<Piece> pieces(uint64_t unit) {
   return all;
 }
 
-enum class Way : uint8_t { kUpload, kDownload, kWithin, kFromManaged, kToManaged, kFill };
+enum class Way : uint8_t { kUpload, kDownload, kWithin, kFromManaged, kToManaged };
 enum class Host : uint8_t { kPinned, kPageable, kRegistered };
 
 // Host memory of one of the kinds, registered for as long as the object lives.
@@ -108,31 +107,22 @@ void copies_of_sizes(const Context& context, Way way, Host kind) {
   if (way == Way::kUpload) write_host(host->at(0), content);
   if (way == Way::kFromManaged) write_host(managed, content);
   if (to_managed) write_host(managed, words(kStale, kArea));
-  const std::byte* const observed = down ? host->at(0) : result;
+  std::byte* const observed = down ? host->at(0) : result;
+  const keel_copy_kind kind_of_copy = way == Way::kUpload ? KEEL_COPY_HOST_TO_DEVICE
+                                      : down              ? KEEL_COPY_DEVICE_TO_HOST
+                                                          : KEEL_COPY_DEVICE_TO_DEVICE;
+  std::byte* const to = down ? host->at(0) : to_managed ? managed : device;
+  const std::byte* const from = way == Way::kUpload        ? host->at(0)
+                                : way == Way::kFromManaged ? managed
+                                                           : source;
   Bytes early;
   bench.behind_work(0, [&] {
-    write_host(down ? host->at(0) : result, words(kStale, kArea));
+    write_host(observed, words(kStale, kArea));
     bench.fill(0, device, kOther, kArea);
     bench.fill(0, source, kStale, kArea);
     bench.copy(0, KEEL_COPY_HOST_TO_DEVICE, source, pinned, kArea);
     for (const auto& [at, size] : pieces(1)) {
-      switch (way) {
-        case Way::kUpload:
-          bench.copy(0, KEEL_COPY_HOST_TO_DEVICE, device + at, host->at(at), size);
-          break;
-        case Way::kDownload:
-          bench.copy(0, KEEL_COPY_DEVICE_TO_HOST, host->at(at), source + at, size);
-          break;
-        case Way::kFromManaged:
-          bench.copy(0, KEEL_COPY_DEVICE_TO_DEVICE, device + at, managed + at, size);
-          break;
-        case Way::kToManaged:
-          bench.copy(0, KEEL_COPY_DEVICE_TO_DEVICE, managed + at, source + at, size);
-          break;
-        default:
-          bench.copy(0, KEEL_COPY_DEVICE_TO_DEVICE, device + at, source + at, size);
-          break;
-      }
+      bench.copy(0, kind_of_copy, to + at, from + at, size);
     }
     if (!down && !to_managed) bench.copy(0, KEEL_COPY_DEVICE_TO_HOST, result, device, kArea);
     bench.fill(0, source, kStale, kArea);
@@ -326,7 +316,8 @@ void random_work(const Context& context, uint32_t streams) {
     const uint64_t from = draws.below(kBytes - size);
     const auto which = static_cast<uint32_t>(draws.below(2));
     const auto target = model[which].begin() + static_cast<std::ptrdiff_t>(to);
-    switch (draws.below(6)) {
+    const uint64_t task = draws.below(6);
+    switch (task) {
       case 0: {
         constexpr uint32_t kPatterns[] = {1, 2, 4, 8};
         const uint32_t unit = kPatterns[draws.below(4)];
@@ -340,11 +331,9 @@ void random_work(const Context& context, uint32_t streams) {
         break;
       }
       case 1:
-        bench.copy(next, KEEL_COPY_HOST_TO_DEVICE, device[which] + to, pinned + from, size);
-        std::copy_n(content.begin() + static_cast<std::ptrdiff_t>(from), size, target);
-        break;
       case 2:
-        bench.copy(next, KEEL_COPY_HOST_TO_DEVICE, device[which] + to, pageable + from, size);
+        bench.copy(next, KEEL_COPY_HOST_TO_DEVICE, device[which] + to,
+                   (task == 1 ? pinned : pageable) + from, size);
         std::copy_n(content.begin() + static_cast<std::ptrdiff_t>(from), size, target);
         break;
       case 3:

@@ -57,28 +57,17 @@ void query_stays(const Context& context) {
 
 enum class Await { kQuery, kWait, kNotify, kStreamQuery, kSynchronize };
 
-// Records the calls of a notification callback.
-struct Heard {
-  std::atomic<uint32_t> count{0};
-  std::atomic<keel_status> status{KEEL_NOT_READY};
-  const std::byte* watched = nullptr;  // kTail bytes of host memory, copied by the callback
+// Heard, with kTail bytes of host memory as the callback finds them.
+struct Watching : Heard {
+  const std::byte* watched = nullptr;
   std::array<std::byte, kTail> seen{};
 
   static void hear(void* user, keel_status status) {
-    auto& heard = *static_cast<Heard*>(user);
-    if (heard.watched != nullptr) std::memcpy(heard.seen.data(), heard.watched, kTail);
-    heard.status = status;
-    heard.count.fetch_add(1);
+    auto& watching = *static_cast<Watching*>(user);
+    if (watching.watched != nullptr) std::memcpy(watching.seen.data(), watching.watched, kTail);
+    Heard::hear(static_cast<Heard*>(&watching), status);
   }
 };
-
-// Waits until |heard| was called |times| times. The worker's count is then observed.
-uint32_t await_calls(const Context& context, const Heard& heard, uint32_t times,
-                     Where where = Where::current()) {
-  poll([&] { return heard.count.load() >= times ? KEEL_OK : KEEL_NOT_READY; },
-       context.environment.wait_ns / 2, where);
-  return observe(heard.count.load(), where);
-}
 
 [[noreturn]] void slot_absent(const char* slot) {
   unsupported(fmt::format("the slot {} is absent", slot));
@@ -87,7 +76,7 @@ uint32_t await_calls(const Context& context, const Heard& heard, uint32_t times,
 // When a status reports that work is done, the last bytes of the download must have arrived; in
 // both orders of asking and completing.
 void not_early(const Context& context, Await await) {
-  std::deque<Heard> callbacks;  // outlives the streams whose work calls
+  std::deque<Watching> callbacks;  // outlives the streams whose work calls
   TableBench bench(context, 1);
   const keel_stream_table* const table = &bench.table();
   if (await == Await::kWait && !observe(KEEL_HAS(keel_stream_table, table, event_wait))) {
@@ -105,7 +94,7 @@ void not_early(const Context& context, Await await) {
   keel_plugin_event* const event = bench.event();
   for (uint32_t round = 0; round < 6; ++round) {
     const uint32_t word = kWord + round;
-    Heard& heard = callbacks.emplace_back();
+    Watching& heard = callbacks.emplace_back();
     heard.watched = judging() ? nullptr : pinned + kBytes - kTail;
     write_host(pinned, words(kStale, kBytes));
     for (uint32_t i = 0; i < 4; ++i) bench.fill(0, device, kStale, kBytes);
@@ -120,8 +109,8 @@ void not_early(const Context& context, Await await) {
         need(table->event_wait(event, wait_ns), "event_wait");
         break;
       case Await::kNotify:
-        need(table->event_notify(event, Heard::hear, &heard), "event_notify");
-        check(await_calls(context, heard, 1) == 1, "event_notify: not one callback");
+        need(table->event_notify(event, Watching::hear, &heard), "event_notify");
+        check(await_calls(heard, 1, wait_ns / 2) == 1, "event_notify: not one callback");
         need(heard.status.load(), "the status of event_notify's callback");
         check_equal(heard.seen, words(word, kTail), "the tail of a download in the callback");
         break;
@@ -269,6 +258,7 @@ void notified_once(const Context& context) {
   TableBench bench(context, 1);
   keel_plugin_event* const event = bench.event();
   const keel_stream_table& table = bench.table();
+  const int64_t limit_ns = context.environment.wait_ns / 2;
   for (uint32_t round = 0; round < 3; ++round) {
     Heard* first = nullptr;
     Heard* second = nullptr;
@@ -283,13 +273,13 @@ void notified_once(const Context& context) {
     });
     check(early == 0, "event_notify: a callback of an event that is not done");
     bench.settle();
-    check(await_calls(context, *first, 1) == 1, "event_notify: not one callback");
-    check(await_calls(context, *second, 1) == 1, "event_notify: not one callback of the second");
+    check(await_calls(*first, 1, limit_ns) == 1, "event_notify: not one callback");
+    check(await_calls(*second, 1, limit_ns) == 1, "event_notify: not one callback of the second");
     need(first->status.load(), "the status of a callback");
     need(second->status.load(), "the status of the second callback");
     Heard& late = callbacks.emplace_back();
     need(table.event_notify(event, Heard::hear, &late), "event_notify of what is done");
-    check(await_calls(context, late, 1) == 1,
+    check(await_calls(late, 1, limit_ns) == 1,
           "event_notify of an event that is done: not one callback at once");
     need(late.status.load(), "the status of a callback of what was done");
     check(observe(first->count.load() + second->count.load()) == 2,

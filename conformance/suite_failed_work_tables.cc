@@ -3,11 +3,10 @@
 // those who wait while it fails. suite_failure_tables.cc has the cases of what a failure is.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstring>
 #include <deque>
+#include <functional>
 #include <keel/plugin_kit.hpp>
 #include <optional>
 
@@ -155,17 +154,6 @@ void every_slot(const Context& context) {
 
 // ---- those who wait -------------------------------------------------------------------------
 
-struct Heard {
-  std::atomic<uint32_t> count{0};
-  std::atomic<keel_status> status{KEEL_NOT_READY};
-
-  static void hear(void* user, keel_status status) {
-    auto& heard = *static_cast<Heard*>(user);
-    heard.status = status;
-    heard.count.fetch_add(1);
-  }
-};
-
 // Threads that wait for an event and for its stream, and a callback, while |fail| makes the work
 // end with |wanted|: each comes back with that status, at once. |fail| runs beside the waits.
 void waits_end(const TableBench& bench, keel_plugin_event* event, keel_status wanted, Heard* heard,
@@ -202,8 +190,7 @@ void waits_end(const TableBench& bench, keel_plugin_event* event, keel_status wa
           where);
   }
   if (!has_notify) return;
-  poll([&] { return heard->count.load() != 0 ? KEEL_OK : KEEL_NOT_READY; }, wait_ns, where);
-  check(observe(heard->count.load(), where) == 1, "event_notify: not one callback of a failure",
+  check(await_calls(*heard, 1, wait_ns, where) == 1, "event_notify: not one callback of a failure",
         where);
   need_be(wanted, heard->status.load(), "the status of the callback", where);
 }
@@ -279,8 +266,8 @@ void chain_and_beside(const Context& context) {
     }
     if (!bench.has(KEEL_CAPABILITY_NOTIFY)) continue;
     need(table->event_notify(events[i], Heard::hear, &heard[i]), "event_notify");
-    poll([&] { return heard[i].count.load() != 0 ? KEEL_OK : KEEL_NOT_READY; }, wait_ns / 2);
-    check(observe(heard[i].count.load()) == 1, "event_notify of what has ended: not one callback");
+    check(await_calls(heard[i], 1, wait_ns / 2) == 1,
+          "event_notify of what has ended: not one callback");
     need_be(end, heard[i].status.load(), "the status of a callback of what has ended");
   }
   bench.check_memory(kChain, device, kWord, kBytes, "work beside a stream that failed");

@@ -116,17 +116,6 @@ void statuses(const Context& context) {
   }
 }
 
-struct Heard {
-  std::atomic<uint32_t> count{0};
-  std::atomic<keel_status> status{KEEL_OK};
-};
-
-void hear(void* user, keel_status status) {
-  auto& heard = *static_cast<Heard*>(user);
-  heard.status = status;
-  heard.count.fetch_add(1);
-}
-
 // Exactly one callback per event before and behind the failure, requested before and after it.
 void notified(const Context& context) {
   std::deque<Heard> heard(4);  // outlives the streams whose work calls
@@ -139,19 +128,18 @@ void notified(const Context& context) {
     bench.record(before, 0);
     need(tests.fail_work(bench.stream(0), KEEL_UNAVAILABLE), "fail_work");
     bench.record(behind, 0);
-    need(table.event_notify(before, hear, &heard[0]), "event_notify");
-    need(table.event_notify(behind, hear, &heard[1]), "event_notify");
+    need(table.event_notify(before, Heard::hear, &heard[0]), "event_notify");
+    need(table.event_notify(behind, Heard::hear, &heard[1]), "event_notify");
   });
   need_be(KEEL_UNAVAILABLE, bench.poll(behind), "event_query behind work that failed");
-  need(table.event_notify(before, hear, &heard[2]), "event_notify");
-  need(table.event_notify(behind, hear, &heard[3]), "event_notify");
+  need(table.event_notify(before, Heard::hear, &heard[2]), "event_notify");
+  need(table.event_notify(behind, Heard::hear, &heard[3]), "event_notify");
   for (uint32_t i = 0; i < heard.size(); ++i) {
-    poll([&] { return heard[i].count.load() != 0 ? KEEL_OK : KEEL_NOT_READY; },
-         context.environment.wait_ns / 2);
     const std::string what =
         fmt::format("event_notify {} the failure, asked for {} it",
                     i % 2 == 0 ? "before" : "behind", i < 2 ? "before" : "after");
-    check(observe(heard[i].count.load()) == 1, what + ": not one callback");
+    check(await_calls(heard[i], 1, context.environment.wait_ns / 2) == 1,
+          what + ": not one callback");
     need_be(i % 2 == 0 ? KEEL_OK : KEEL_UNAVAILABLE, heard[i].status.load(), what);
   }
 }
@@ -180,7 +168,7 @@ void follower(const Context& context) {
     bench.wait_event(1, awaited);
     bench.fill(1, device, kWord, kBytes);
     bench.record(after, 1);
-    if (has_notify) need(table->event_notify(after, hear, &heard), "event_notify");
+    if (has_notify) need(table->event_notify(after, Heard::hear, &heard), "event_notify");
     early = bench.query(after);
   });
   need_be(KEEL_NOT_READY, early, "event_query of the follower before the awaited event has failed");
@@ -203,8 +191,8 @@ void follower(const Context& context) {
     }
   }
   if (has_notify) {
-    poll([&] { return heard.count.load() != 0 ? KEEL_OK : KEEL_NOT_READY; }, wait_ns / 2);
-    check(observe(heard.count.load()) == 1, "event_notify of the follower: not one callback");
+    check(await_calls(heard, 1, wait_ns / 2) == 1,
+          "event_notify of the follower: not one callback");
     need_be(end, heard.status.load(), "event_notify of the follower");
   }
   bench.check_memory(2, device, end == KEEL_OK ? kWord : kStale, kBytes, "the follower's memory");

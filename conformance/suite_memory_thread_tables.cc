@@ -2,10 +2,8 @@
 // Levels core, async and memory, on the plugin's own tables: registration, aliases, exports, gates
 // and queries of the device by several threads at once, and the resources that calls give back.
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <functional>

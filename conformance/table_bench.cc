@@ -19,7 +19,7 @@ constexpr uint64_t kMostBusyBytes = 1 << 30;
 constexpr uint32_t kFirstRounds = 4;
 constexpr uint32_t kMostRounds = 512;
 constexpr int64_t kLongNs = 125'000'000;
-// Work of occupy(): a hold of 30 ms, or fills.
+// Fills of occupy() where no stream can be held.
 constexpr uint32_t kOccupiedRounds = 16;
 
 }  // namespace
@@ -267,6 +267,11 @@ keel_status TableBench::await(keel_plugin_event* event) const {
 
 keel_status TableBench::poll(keel_plugin_event* event, Where where) const {
   return observe_status(await(event), where);
+}
+
+uint32_t await_calls(const Heard& heard, uint32_t times, int64_t limit_ns, Where where) {
+  poll([&] { return heard.count.load() >= times ? KEEL_OK : KEEL_NOT_READY; }, limit_ns, where);
+  return observe(heard.count.load(), where);
 }
 
 int64_t steady_now() {

@@ -6,6 +6,7 @@
 
 #include <keel/abi.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -119,6 +120,21 @@ class Tally {
  private:
   keel_status first_ = KEEL_OK;
 };
+
+// Records the calls of a notification callback. Outlives the streams whose work calls.
+struct Heard {
+  std::atomic<uint32_t> count{0};
+  std::atomic<keel_status> status{KEEL_NOT_READY};
+
+  static void hear(void* user, keel_status status) {
+    auto& heard = *static_cast<Heard*>(user);
+    heard.status = status;
+    heard.count.fetch_add(1);
+  }
+};
+// Waits until |heard| was called |times| times. The worker's count is then observed.
+uint32_t await_calls(const Heard& heard, uint32_t times, int64_t limit_ns,
+                     Where where = Where::current());
 
 // Returns the time of the steady clock in nanoseconds, not observed.
 int64_t steady_now();
