@@ -98,12 +98,14 @@ void LaneWork::poll() {
   // One at a time: a callback may wait for the next, which another thread then settles.
   for (bool is_first = true;; is_first = false) {
     Lane::Settled ended;
+    uint64_t called = 0;
     {
       std::lock_guard lock(lane_->mutex_);
       lane_->reap(&ended, 1);
+      called = lane_->sequence_;
     }
     if (ended.empty()) {
-      if (is_first) lane_->note_waiting();
+      if (is_first) lane_->note_waiting(called);
       return;
     }
     lane_->settle(ended);
@@ -177,8 +179,8 @@ void Lane::settle(const Settled& works) {
   --watchers_in_callbacks_;
 }
 
-void Lane::note_waiting() {
-  if (agreement_) agreement_->note_waiting(sequence());
+void Lane::note_waiting(uint64_t called) {
+  if (agreement_) agreement_->note_waiting(called);
 }
 
 void Lane::refuse_if_over(const KeelWork& work) {

@@ -97,7 +97,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // The status of a pending Work.
   keel_status query(const LaneWork& work) const;
   // Called while an operation is not done.
-  void note_waiting();
+  void note_waiting(uint64_t called);
   void refuse_if_over(const KeelWork& work);
   void recover_stream(const KeelWork& work);
   // Enqueues the call's finish() behind the operation, on the stream of a keel device.

@@ -192,8 +192,10 @@ at::Tensor joined_input(const std::vector<at::Tensor>& tensors, c10::Device plac
   if (are_adjacent(tensors)) return flat_input(view_of(tensors, total(tensors)), place);
   std::vector<at::Tensor> flat;
   flat.reserve(tensors.size());
-  for (const at::Tensor& tensor : tensors) flat.push_back(flat_input(tensor, place).view({-1}));
-  return at::cat(flat);
+  for (const at::Tensor& tensor : tensors) {
+    flat.push_back(flat_input(tensor, tensor.device()).view({-1}));
+  }
+  return flat_input(at::cat(flat), place);  // crosses to another device once
 }
 
 at::Tensor joined_output(const std::vector<at::Tensor>& tensors, c10::Device place) {
