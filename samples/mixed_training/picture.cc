@@ -91,13 +91,13 @@ void add_shares(std::string* svg, const Report& report) {
     // From the bottom, as the rectangles are stacked.
     const double y = kHeight - kBottom - 16 - 40 * static_cast<double>(rank);
     const double x = kSharesLeft + kPanel + 14;
+    const double percent = 100 * static_cast<double>(last.rows[rank]) / batch;
     add(svg,
         "<rect x=\"{}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"{}\"/>"
-        "<text x=\"{}\" y=\"{}\">{}: {:.0f} %</text>"
+        "<text x=\"{}\" y=\"{}\">{}: {:.{}f} %</text>"
         "<text x=\"{}\" y=\"{}\" fill=\"#666\">{:.0f} bytes/s</text>\n",
         x, y - 10, kColors[rank % kColors.size()], x + 18, y,
-        keel::xml_text(report.devices[rank].name),
-        100 * static_cast<double>(last.rows[rank]) / batch, x + 18, y + 15,
+        keel::xml_text(report.devices[rank].name), percent, percent < 10 ? 1 : 0, x + 18, y + 15,
         last.compute_speeds[rank]);
   }
 }
