@@ -39,6 +39,9 @@ Rules for all operators:
 - **Arithmetic.** Except for integers and float64 attributes, kernels compute in float32 unless the
   operator's section says otherwise, and round once to the output's dtype at the end. NaN and
   infinities propagate as in IEEE 754. Kernels may flush float32 subnormals to zero.
+- **Formulas** are mathematics. In float32, `1 + tanh(z)` and `1 + erf(z)` cancel at negative z
+  (2 / (1 + exp(-2 z)) and erfc(-z) do not), and a plain loop over some thousand terms leaves the
+  bounds of a sum: add in parts, or wider.
 - **Infinities.** gelu, silu and their derivatives return their limits: 0 and 0 at minus infinity,
   infinity and 1 at infinity. floor_div and remainder of floats are Python's `//` and `%`, with a / b
   where b is 0: 5 // -infinity is -1, infinity // 5 is NaN.

@@ -302,7 +302,7 @@ typedef struct keel_device_info {
   int32_t numa_node;        /* -1 when unknown */
   uint64_t capabilities;    /* KEEL_CAPABILITY_* */
   uint64_t memory_bytes;    /* 0 when unknown: core bases no decision on it */
-  uint64_t max_alloc_bytes; /* largest single allocation; 0 when only memory limits it */
+  uint64_t max_alloc_bytes; /* of one allocation, <= memory_bytes; 0: only memory limits it */
   uint32_t alignment;       /* of every device allocation: a power of two >= 64 */
   uint32_t compute_units;   /* cores, SMs, XVEs; 0 when unknown */
   uint32_t hardware_queues; /* 1: all streams share one queue; 0 when unknown */
@@ -430,8 +430,8 @@ enum { KEEL_EVENT_TIMING = 1 << 0 };
  *
  * Asynchronous failure: once work on a stream has failed, work enqueued behind it does not run, and
  * query and synchronize of the stream, and query and wait of every event recorded on the stream
- * afterwards, return that failure each time, until the stream is destroyed. Core then creates a new
- * stream.
+ * afterwards, return that failure each time, until the stream is destroyed; core creates another. A
+ * function that enqueues returns KEEL_OK, or the failure if the plugin already knows it.
  *
  * A failed event is over: event_query, event_wait (whatever its timeout) and event_notify give the
  * failure at once, each time. stream_wait_event returns KEEL_OK, and the waiting stream must not
