@@ -53,6 +53,12 @@ ChipId ChipId::of(const keel_device_info& device) {
   return id;
 }
 
+std::optional<PciAddress> ChipId::pci_address() const {
+  if (pci == kNoPci) return std::nullopt;
+  return PciAddress{static_cast<uint32_t>(pci >> 16), static_cast<uint32_t>(pci >> 8 & 0xff),
+                    static_cast<uint32_t>(pci >> 3 & 0x1f), static_cast<uint32_t>(pci & 7)};
+}
+
 bool ChipId::is_same_as(const ChipId& other) const {
   if (pci != kNoPci && pci == other.pci) return true;
   return uuid != decltype(uuid){} && uuid == other.uuid;

@@ -37,6 +37,8 @@ struct ChipId {
   std::array<uint8_t, 16> uuid = {};  // 0: unknown
 
   static ChipId of(const keel_device_info& device);
+  // Returns nullopt without a PCI address.
+  std::optional<PciAddress> pci_address() const;
   bool is_known() const { return pci != kNoPci || uuid != decltype(uuid){}; }
   // Whether both name one chip of one machine, by PCI address or by UUID.
   bool is_same_as(const ChipId& other) const;

@@ -17,6 +17,13 @@ keel_device_info device(const char* pci_address, uint8_t uuid = 0) {
 
 using Chips = std::vector<uint32_t>;
 
+TEST(Chip, IdKeepsThePciAddress) {
+  for (const char* text : {"0000:3b:1f.1", "10000:01:00.0"}) {
+    EXPECT_EQ(ChipId::of(device(text)).pci_address(), parse_pci_address(text)) << text;
+  }
+  EXPECT_FALSE(ChipId::of(device("", 7)).pci_address());
+}
+
 TEST(Chip, AddressesAreReadAsVendorsWriteThem) {
   const PciAddress wanted{0, 0x3b, 0x1f, 1};
   for (const char* text : {"0000:3b:1f.1", "3B:1F.1", "00000000:3B:1f.1", "0:3b:1f.1"}) {

@@ -203,6 +203,16 @@ Placement place_device(hwloc_topology* topology, const keel_device_info& info) {
   return placement;
 }
 
+Placement place_nic(hwloc_topology* topology, hwloc_obj_t object) {
+  Placement placement;
+  placement.numa_node = local_numa_node(topology, object);
+  for (hwloc_obj_t above = object->parent; above != nullptr && placement.pci == nullptr;
+       above = above->parent) {
+    if (above->type == HWLOC_OBJ_PCI_DEVICE) placement.pci = above;
+  }
+  return placement;
+}
+
 const char* distance_between(const Placement& a, const Placement& b) {
   if (a.pci != nullptr && b.pci != nullptr) {
     if (is_same_slot(a.pci->attr->pcidev, b.pci->attr->pcidev)) return "same_chip";

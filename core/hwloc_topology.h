@@ -35,6 +35,8 @@ struct Placement {
 };
 
 Placement place_device(hwloc_topology* topology, const keel_device_info& info);
+// Returns the place of an OS device, such as a network interface.
+Placement place_nic(hwloc_topology* topology, hwloc_obj_t object);
 
 // Returns the NUMA node local to |object|; -1 unless there is exactly one.
 int local_numa_node(hwloc_topology* topology, hwloc_obj_t object);

@@ -248,12 +248,8 @@ void write_nics(JsonWriter& json, hwloc_topology* topology, std::vector<Placed>*
     const hwloc_obj_osdev_type_t type = object->attr->osdev.type;
     if (type != HWLOC_OBJ_OSDEV_NETWORK && type != HWLOC_OBJ_OSDEV_OPENFABRICS) continue;
     if (object->name == nullptr) continue;
-    Placement placement;
-    placement.numa_node = node_of(object->name, local_numa_node(topology, object));
-    for (hwloc_obj_t above = object->parent; above != nullptr && placement.pci == nullptr;
-         above = above->parent) {
-      if (above->type == HWLOC_OBJ_PCI_DEVICE) placement.pci = above;
-    }
+    Placement placement = place_nic(topology, object);
+    placement.numa_node = node_of(object->name, placement.numa_node);
     write_nic(json, object->name, type == HWLOC_OBJ_OSDEV_NETWORK ? "network" : "openfabrics",
               placement, placed);
     known.emplace_back(object->name);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Topology and staging in a build without hwloc.
+#include "core/nic_distances.h"
 #include "core/staging.h"
 #include "core/topology.h"
 
@@ -7,6 +8,10 @@ namespace keel {
 
 Status describe_topology(const char*, const std::vector<Ref<Device>>&, std::string*) {
   return failure(KEEL_UNSUPPORTED, "this Keel was built without hwloc");
+}
+
+std::vector<std::string> nic_distances(const std::string&, const std::vector<Nic>& nics) {
+  return std::vector<std::string>(nics.size(), "unknown");
 }
 
 int find_staging_node(const keel_device_info&) {
