@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "collectives/bootstrap/host_interfaces.h"
 #include "collectives/bootstrap/host_secret.h"
 #include "collectives/bootstrap/host_server.h"
 #include "collectives/bootstrap/message_codec.h"
@@ -126,8 +127,14 @@ Status no_secret(const SocketAddress& address) {
 
 Status find_address(const std::string& host, bool has_secret, SocketAddress* out_address) {
   if (host.empty()) {
+    // A server belongs to no device: the first interface of a list will do.
     const char* const chosen = trusted_environment("KEEL_INTERFACE");
-    if (chosen != nullptr && *chosen != '\0') return find_address(chosen, has_secret, out_address);
+    Status named;
+    for (const std::string& each : named_interfaces(chosen == nullptr ? "" : chosen)) {
+      named = find_address(each, has_secret, out_address);
+      if (named.ok()) return named;
+    }
+    KEEL_RETURN_IF_ERROR(named);
     if (!has_secret) return parse_address("127.0.0.1:0", out_address);
     return interface_address("", out_address);
   }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/bootstrap/host_interfaces.h"
 #include "collectives/bootstrap/identity.h"
 #include "collectives/transports/wire.h"
 #include "core/deadline.h"
@@ -105,6 +106,8 @@ class HostSession {
 
   virtual const HostTable& table() const = 0;
   virtual uint32_t rank() const = 0;
+  // The interface of this rank's wire port.
+  virtual const ChosenInterface& interface() const = 0;
 
   // The wires of this rank in the communicator |context|: any number that the communicator's ranks
   // agree on and that no other communicator of the job has. Must be destroyed before the session.

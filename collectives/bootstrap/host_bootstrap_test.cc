@@ -159,6 +159,49 @@ TEST(HostBootstrapTest, RanksListenAtThePortsOfTheInterface) {
   EXPECT_LT(*ports.rbegin(), last);
 }
 
+// Without a launcher, ranks take the addresses of a list in turn; those of another family are of no
+// use.
+TEST(HostBootstrapTest, RanksTakeTheInterfacesOfAListInTurn) {
+  const keel::testing::Variable list("KEEL_INTERFACE", "127.0.0.2,::1,127.0.0.3");
+  const keel_unique_id id = serve("");
+  TcpId parsed;
+  ASSERT_TRUE(TcpId::parse(id, &parsed).ok());
+  EXPECT_EQ(parsed.host, "127.0.0.2") << "the server has the first";
+  const auto ranks = meet(id, 3);
+  const char* const wanted[] = {"127.0.0.2", "127.0.0.3", "127.0.0.2"};
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    SocketAddress listening;
+    const std::string& address = ranks[0]->session().table().ranks[rank].address;
+    ASSERT_TRUE(SocketAddress::parse(address, &listening));
+    EXPECT_EQ(listening.host(), wanted[rank]);
+    const ChosenInterface& chosen = ranks[rank]->session().interface();
+    EXPECT_EQ(chosen.address.host(), wanted[rank]);
+    EXPECT_STREQ(chosen.reason_name(), "local_rank");
+  }
+}
+
+TEST(HostBootstrapTest, ListWithoutAUsableInterfaceNamesEach) {
+  const keel_unique_id id = serve("127.0.0.1");
+  const keel::testing::Variable list("KEEL_INTERFACE", "keel-none,::1");
+  Rank rank(id, 0, 1);
+  const Status status = rank.join();
+  EXPECT_EQ(status.code(), KEEL_NOT_FOUND);
+  EXPECT_TRUE(
+      has(status, "KEEL_INTERFACE is 'keel-none,::1': keel-none does not exist, ::1 is not"))
+      << status.text();
+}
+
+TEST(HostBootstrapTest, NearestInterfaceOfALoopbackJobIsTheLoopback) {
+  const keel::testing::Variable nearest("KEEL_INTERFACE", "nearest");
+  const auto ranks = meet(serve(""), 2);
+  for (const auto& each : ranks) {
+    const ChosenInterface& chosen = each->session().interface();
+    EXPECT_EQ(chosen.name, "lo");
+    EXPECT_EQ(chosen.address.host(), "127.0.0.1");
+    EXPECT_STREQ(chosen.reason_name(), "route");
+  }
+}
+
 TEST(HostBootstrapTest, RanksMeetOverIpv6) {
   SocketAddress address;
   FileDescriptor socket;

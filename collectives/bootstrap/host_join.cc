@@ -6,6 +6,7 @@
 
 #include "collectives/bootstrap/handshake.h"
 #include "collectives/bootstrap/host_bootstrap.h"
+#include "collectives/bootstrap/host_interfaces.h"
 #include "collectives/bootstrap/host_secret.h"
 #include "collectives/bootstrap/shared_table.h"
 #include "collectives/bootstrap/tcp_dialog.h"
@@ -137,17 +138,13 @@ class Joining {
     return dialog_.end_handshake();
   }
 
-  // The wire port is on the interface that reaches the server, or on KEEL_INTERFACE.
+  // The wire port is on the interface that reaches the server, or on the one of KEEL_INTERFACE.
   Status open_port() {
-    SocketAddress bind;
-    KEEL_RETURN_IF_ERROR(own_address(dialog_.get(), &bind));
-    const char* const chosen = trusted_environment("KEEL_INTERFACE");
-    if (chosen != nullptr && *chosen != '\0' && !interface_address(chosen, &bind).ok()) {
-      std::vector<SocketAddress> found;
-      KEEL_RETURN_IF_ERROR(resolve(chosen, 0, &found).with_prefix("KEEL_INTERFACE: "));
-      bind = found[0];
-    }
-    bind.set_port(0);
+    SocketAddress route;
+    KEEL_RETURN_IF_ERROR(own_address(dialog_.get(), &route));
+    ChosenInterface chosen;
+    KEEL_RETURN_IF_ERROR(find_interface(route, hello_.self.peer, &chosen));
+    const SocketAddress& bind = chosen.address;
     if (!secret_.is_given() && !bind.is_loopback()) {
       return failure(KEEL_FAILED_PRECONDITION,
                      "without a secret, KEEL_INTERFACE must be the loopback interface, and {} is "
@@ -155,6 +152,7 @@ class Joining {
                      bind.host());
     }
     KEEL_RETURN_IF_ERROR(WireHub::open(bind, secret_, rank(), &hub_));
+    hub_->set_interface(std::move(chosen));
     hello_.self.address = hub_->address().text();
     return {};
   }

@@ -34,6 +34,7 @@ class TcpHostSession final : public HostSession {
 
   const HostTable& table() const override { return table_; }
   uint32_t rank() const override { return rank_; }
+  const ChosenInterface& interface() const override { return hub_->interface(); }
   Status open_wires(uint64_t context, std::unique_ptr<WireSet>* out_wires) override;
   void abort(const Status& why) override;
   Status report(uint32_t peer, const Status& why) override;

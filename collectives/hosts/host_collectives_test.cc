@@ -186,7 +186,10 @@ std::string places(const Rank& self) {
   const char* const wire = getenv("KEEL_WIRE");
   const std::string named = std::string("\"wire\": \"") + (wire == nullptr ? "tcp" : wire) + "\"";
   for (const std::string& part : {std::string("\"path\": \"hosts\""), std::string("\"lanes\": 2"),
-                                  named, std::string("{\"name\": \"a\", \"ranks\": [0, 2]}")}) {
+                                  named, std::string("{\"name\": \"a\", \"ranks\": [0, 2]}"),
+                                  std::string("\"interface\": {\"name\": \"lo\", \"address\": "
+                                              "\"127.0.0.1\", \"chosen\": \"named\""),
+                                  std::string("\"addresses\": [\"127.0.0.1\", ")}) {
     if (explained.find(part) == std::string::npos) return explained;
   }
   return "";

@@ -35,6 +35,26 @@ bool aggregates(keel_collective collective, uint64_t bytes, uint32_t world) {
   return bytes <= kMostAggregatedBytes;
 }
 
+void write_interface(const ChosenInterface& interface, JsonWriter& json) {
+  const auto text_or_null = [&](const std::string& text) {
+    json.text_or_null(text.empty() ? nullptr : text.c_str());
+  };
+  json.begin_object();
+  json.key("name");
+  text_or_null(interface.name);
+  json.key("address").text(interface.address.host());
+  json.key("chosen").text(interface.reason_name());
+  json.key("distance");
+  text_or_null(interface.distance);
+  json.end_object();
+}
+
+// The address of a wire port, without the port.
+std::string host_of(const std::string& address) {
+  SocketAddress parsed;
+  return SocketAddress::parse(address, &parsed) ? parsed.host() : address;
+}
+
 }  // namespace
 
 HostRunner::HostRunner(RankContext& context, Runner& inner, const Selection& selection,
@@ -383,6 +403,13 @@ void HostRunner::explain(const std::function<void()>& write_inside, JsonWriter& 
   json.key("lanes").number(lanes_.size());
   lanes_.meter().explain(json);
   json.key("wire").text(group_->wires().name());
+  json.key("interface");
+  write_interface(group_->job().session().interface(), json);
+  json.key("addresses").begin_array();
+  for (const uint32_t member : group_->members()) {
+    json.text(host_of(group_->job().table().ranks[member].address));
+  }
+  json.end_array();
   json.key("wire_bytes");
   write_traffic(stats.sent, stats.received);
   json.key("wire_messages");

@@ -133,6 +133,22 @@ std::string lanes_text(const Json& explained) {
   return fmt::format("lanes {}, measured at {} MB/s", shares, list("lane_rates", 1, ""));
 }
 
+// The interface of the rank that explains, and why the rank uses it.
+std::string interface_text(const Json& explained) {
+  const Json interface = explained.value("interface", Json());
+  if (!interface.is_object()) return {};
+  const std::string name = text_of(interface, "name");
+  const std::string address = text_of(interface, "address");
+  const std::string distance = text_of(interface, "distance");
+  const std::string chosen = text_of(interface, "chosen");
+  std::string text = name.empty() ? "this rank over " + address
+                                  : fmt::format("this rank over {} ({})", name, address);
+  if (chosen == "route") return text + ", by the route to the server";
+  if (chosen == "local_rank") return text + ", by local rank among equally near ones";
+  text += ", " + chosen;
+  return distance.empty() ? text : text + ": " + distance;
+}
+
 std::string devices_text(const PerfRing::Island& island) {
   std::string text;
   for (const PerfRing::Rank& rank : island.ranks) {
@@ -158,6 +174,7 @@ PerfRing perf_ring(const Json& explained, const std::vector<std::string>& device
   }
   ring.operation += ": " + ways_of(last);
   if (lane.is_object()) ring.operation += ", between islands " + ways_of(lane);
+  ring.interface = interface_text(explained);
   if (text_of(last, "path") == "lanes") ring.lanes = lanes_text(explained);
   add_links(exchange, &ring);
   ring.bound_ms = number_of(exchange, "bound_ms");
@@ -176,6 +193,7 @@ std::string perf_ring_text(const PerfRing& ring) {
     if (island.share) text += fmt::format(", share {:.0f}%", *island.share * 100);
     text += '\n';
   }
+  if (!ring.interface.empty()) text += fmt::format("#   {}\n", ring.interface);
   if (!ring.lanes.empty()) text += fmt::format("#   {}\n", ring.lanes);
   std::string times;
   const auto add = [&](const char* name, std::optional<double> ms) {

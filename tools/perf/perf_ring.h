@@ -32,6 +32,8 @@ struct PerfRing {
   std::string between;    // how data moves between islands: "bridge", "tcp"
   std::vector<Island> islands;
   std::string lanes;  // between hosts, with their parts: "lanes 67%, 33%, measured at ...", or ""
+  std::string
+      interface;  // of this rank, between hosts: "this rank over ib0 (10.0.0.3), ...", or ""
   std::optional<double> bound_ms;
   std::optional<double> predicted_ms;
   std::optional<double> measured_ms;

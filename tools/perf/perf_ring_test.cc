@@ -75,6 +75,22 @@ TEST(PerfRing, LanesHaveTheirPartsAndRates) {
   EXPECT_EQ(perf_ring(explained, kDevices).lanes, "");
 }
 
+TEST(PerfRing, InterfaceAndItsReasonAreShown) {
+  Json explained = Json::parse(R"({"path": "hosts", "hosts": [{"name": "a", "ranks": [0, 1]}],
+        "wire": "tcp", "interface": {"name": "ib1", "address": "10.0.1.3", "chosen": "nearest",
+        "distance": "same_switch"},
+        "last": {"operation": "all_reduce", "path": "flat", "algorithm": "direct"}})");
+  EXPECT_TRUE(contains(perf_ring_text(perf_ring(explained, kDevices)),
+                       "#   this rank over ib1 (10.0.1.3), nearest: same_switch\n"));
+  explained["interface"]["chosen"] = "local_rank";
+  EXPECT_EQ(perf_ring(explained, kDevices).interface,
+            "this rank over ib1 (10.0.1.3), by local rank among equally near ones");
+  explained["interface"] = {
+      {"name", nullptr}, {"address", "10.0.1.3"}, {"chosen", "route"}, {"distance", nullptr}};
+  EXPECT_EQ(perf_ring(explained, kDevices).interface,
+            "this rank over 10.0.1.3, by the route to the server");
+}
+
 TEST(PerfRing, LongListsOfRanksAreCounted) {
   std::string text = "ranks 0-9";
   const Json explained = {{"native",

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "base/ipc/file_descriptor.h"
 #include "collectives/bootstrap/host_bootstrap.h"
@@ -36,6 +37,9 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
   ~WireHub();
 
   const SocketAddress& address() const { return address_; }
+  // The interface that has address(). Set before set_table().
+  void set_interface(ChosenInterface interface) { interface_ = std::move(interface); }
+  const ChosenInterface& interface() const { return interface_; }
   uint32_t rank() const { return rank_; }
   void set_table(std::shared_ptr<const HostTable> table);
   const HostTable& table() const { return *table_; }
@@ -99,6 +103,7 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
   const HostSecret secret_;
   const uint32_t rank_;
   SocketAddress address_;
+  ChosenInterface interface_;
   uint32_t silence_ = 0;
   std::shared_ptr<HostListener> listener_;
   std::mutex mutex_;
