@@ -53,6 +53,17 @@ TEST(SilenceWatchTest, ProcessThatRunsLateAccusesNobody) {
   EXPECT_EQ(watch.remaining_ns(3600 * kSecond, none_for(3590 * kSecond)), 2 * kSecond);
 }
 
+// Nothing was sent for an hour, in whose last seconds the link was cut: the kernel has heard
+// nothing of late, and only data can be waited for.
+TEST(SilenceWatchTest, DataAfterAnIdleTimeHasTheWholeLimit) {
+  SilenceWatch watch(2 * kSecond);
+  watch.note_send(10 * kSecond, all());
+  watch.restart();
+  watch.note_send(3600 * kSecond, none_for(5 * kSecond));
+  EXPECT_EQ(watch.remaining_ns(3600 * kSecond, none_for(5 * kSecond)), 2 * kSecond);
+  EXPECT_EQ(watch.remaining_ns(3602 * kSecond, none_for(7 * kSecond)), 0);
+}
+
 TEST(SilenceWatchTest, ConnectionWithoutLimitIsNeverSilent) {
   SilenceWatch watch(0);
   watch.note_send(0, all());

@@ -48,11 +48,13 @@ Status TcpLane::look_for_silence(int64_t now_ns) {
 }
 
 void TcpLane::post_send(WireRequest& request) {
+  if (is_idle()) silence_.restart();
   request.start();
   sends_.push(request);
 }
 
 void TcpLane::post_receive(WireRequest& request) {
+  if (is_idle()) silence_.restart();
   request.start();
   receives_.push(request);
 }
