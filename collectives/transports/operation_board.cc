@@ -25,9 +25,8 @@ constexpr bool kCanWakeLater = true;
 
 bool OperationBoard::all_published(uint64_t sequence) const {
   if (waiter_.policy().oversubscribed()) {
-    const auto target = static_cast<uint32_t>((sequence / kDescriptors + 1) * world_);
-    return static_cast<int32_t>(words().published(sequence).load(std::memory_order_seq_cst) -
-                                target) >= 0;
+    const uint32_t now = words().published(sequence).load(std::memory_order_seq_cst);
+    return static_cast<int32_t>(now - publications_by(sequence)) >= 0;
   }
   for (uint32_t rank = 0; rank < world_; ++rank) {
     if (!has_published(rank, sequence)) return false;
@@ -48,8 +47,8 @@ void OperationBoard::publish(uint32_t rank, uint64_t sequence) {
   descriptor(rank, sequence).sequence.store(sequence + 1, std::memory_order_seq_cst);
   if (waiter_.policy().oversubscribed()) {
     std::atomic<uint32_t>& count = words().published(sequence);
-    const auto target = static_cast<uint32_t>((sequence / kDescriptors + 1) * world_);
-    const bool is_last = count.fetch_add(1, std::memory_order_seq_cst) + 1 == target;
+    const bool is_last =
+        count.fetch_add(1, std::memory_order_seq_cst) + 1 == publications_by(sequence);
     if (is_last && words().any_sleeper()) WakeWords::wake(count);
     return;
   }
@@ -191,11 +190,8 @@ void OperationBoard::arrive(uint32_t rank, uint64_t step) {
   memory_.ranks[rank].step.store(step, std::memory_order_seq_cst);
   if (waiter_.policy().oversubscribed()) {
     std::atomic<uint32_t>& count = words().arrived(step);
-    const auto target = static_cast<uint32_t>((step / WakeWords::kSteps + 1) * world_);
-    // Steps count from 1, so slot 0 starts with its second turn.
-    const uint32_t now = count.fetch_add(1, std::memory_order_seq_cst) + 1 +
-                         (step % WakeWords::kSteps == 0 ? world_ : 0);
-    if (now == target && words().any_sleeper()) WakeWords::wake(count);
+    const bool is_last = count.fetch_add(1, std::memory_order_seq_cst) + 1 == arrivals_by(step);
+    if (is_last && words().any_sleeper()) WakeWords::wake(count);
     return;
   }
   words().wake_sleepers();
@@ -203,10 +199,8 @@ void OperationBoard::arrive(uint32_t rank, uint64_t step) {
 
 bool OperationBoard::all_arrived(uint64_t step) const {
   if (waiter_.policy().oversubscribed()) {
-    const auto target = static_cast<uint32_t>((step / WakeWords::kSteps + 1) * world_);
-    const uint32_t now = words().arrived(step).load(std::memory_order_seq_cst) +
-                         (step % WakeWords::kSteps == 0 ? world_ : 0);
-    return static_cast<int32_t>(now - target) >= 0;
+    const uint32_t now = words().arrived(step).load(std::memory_order_seq_cst);
+    return static_cast<int32_t>(now - arrivals_by(step)) >= 0;
   }
   for (uint32_t rank = 0; rank < world_; ++rank) {
     if (!has_arrived(rank, step)) return false;

@@ -167,6 +167,14 @@ class OperationBoard {
   // Whether all ranks are done with the first |operations|.
   bool all_done(uint64_t operations);
   bool poll_descriptors(uint64_t sequence, uint32_t turns) const;
+  // The counts of an oversubscribed host's slots once all ranks have published |sequence|, and
+  // arrived at |step|: the steps 1 to |step| used its slot this often.
+  uint32_t publications_by(uint64_t sequence) const {
+    return static_cast<uint32_t>((sequence / kDescriptors + 1) * world_);
+  }
+  uint32_t arrivals_by(uint64_t step) const {
+    return static_cast<uint32_t>((step + WakeWords::kSteps - 1) / WakeWords::kSteps * world_);
+  }
 
   const Waiter waiter_;
   const Memory memory_;
