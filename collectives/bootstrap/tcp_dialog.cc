@@ -46,6 +46,15 @@ Status TcpDialog::connect(const SocketAddress& address, uint32_t silence,
   if (error == ECONNREFUSED) {
     return failure(KEEL_UNAVAILABLE, "no process listens at {}", address.text());
   }
+  // The kernel of this host knows no way, at once. A neighbour that does not answer (EHOSTUNREACH,
+  // after three seconds) may be starting.
+  has_route_ = error != ENETUNREACH;
+  if (!has_route_) {
+    return failure(KEEL_RANK_FAILED,
+                   "this host has no route to {}: compare `ip route get {}` with KEEL_INTERFACE of "
+                   "the other host",
+                   address.text(), address.host());
+  }
   if (error != 0) return connection_failure(error).with_prefix(address.text() + ": ");
   return {};
 }

@@ -21,7 +21,8 @@ class TcpDialog {
  public:
   explicit TcpDialog(const std::atomic<bool>* cancelled = nullptr) : cancelled_(cancelled) {}
 
-  // KEEL_UNAVAILABLE when no process listens, KEEL_RANK_FAILED when the host does not answer.
+  // KEEL_UNAVAILABLE when no process listens, KEEL_RANK_FAILED when the host does not answer or
+  // this host has no route to it.
   Status connect(const SocketAddress& address, uint32_t silence, const Deadline& deadline);
   Status send(ByteView bytes, const Deadline& deadline);
   // Receives one message of up to |limit| bytes and not a byte more.
@@ -29,10 +30,12 @@ class TcpDialog {
   // Whether bytes, or the end, can be read before |deadline|.
   Status wait_readable(const Deadline& deadline);
   int get() const { return socket_.get(); }
+  // Whether the last connect() found a route, so that another attempt may succeed soon.
+  bool has_route() const { return has_route_; }
   // The connection is made: from now on an idle or slow one ends by set_options() alone.
   Status end_handshake() { return set_connect_limit(socket_.get(), 0); }
-  // Ends the handshake, and gives the connection away. Empty after a failure.
-  FileDescriptor take() { return end_handshake().ok() ? std::move(socket_) : FileDescriptor(); }
+  // Gives the connection away. After end_handshake().
+  FileDescriptor take() { return std::move(socket_); }
 
  private:
   Status wait(short events, const Deadline& deadline);
@@ -40,6 +43,7 @@ class TcpDialog {
 
   const std::atomic<bool>* const cancelled_;
   FileDescriptor socket_;
+  bool has_route_ = true;
 };
 
 // Size that the header of a message states; KEEL_DATA_LOSS if it is no header of Keel's, or above

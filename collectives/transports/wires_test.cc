@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The promises of wire.h, by each wire.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -147,6 +148,24 @@ TEST(TcpWiresTest, PeerThatReadsLateIsNotAccused) {
   EXPECT_TRUE(send.status().ok()) << send.status().text();
   EXPECT_TRUE(receive.status().ok()) << receive.status().text();
   EXPECT_EQ(received, sent);
+}
+
+// On a thread of its own, which gets a network without routes.
+TEST(TcpWiresTest, RankWithoutARouteSaysSoAtOnce) {
+  Job job("tcp", 2);
+  const std::atomic<bool> never{false};
+  bool is_apart = false;
+  Status status;
+  std::thread([&] {
+    is_apart = unshare(CLONE_NEWNET) == 0;
+    FileDescriptor socket;
+    if (is_apart) status = job.hub(1).connect(0, 0, 0, never, &socket);
+  }).join();
+  if (!is_apart) GTEST_SKIP() << "this process cannot make a network namespace (root)";
+  EXPECT_EQ(status.code(), KEEL_RANK_FAILED);
+  EXPECT_NE(std::string(status.text()).find("this host has no route to 127.0.0.1:"),
+            std::string::npos)
+      << status.text();
 }
 
 TEST_P(WiresTest, MessagesOfEverySizeArriveInBothDirections) {

@@ -212,7 +212,7 @@ Status WireHub::try_connect(const HostRank& other, uint32_t lane, uint64_t conte
   const Status connected = dialog.connect(address, silence_, deadline);
   if (connected.code() == KEEL_UNAVAILABLE) return {KEEL_RANK_FAILED, connected.text()};
   // Two lost packets are enough for that: the kernel repeats the first one after a second.
-  *out_may_pass = connected.code() == KEEL_RANK_FAILED;
+  *out_may_pass = connected.code() == KEEL_RANK_FAILED && dialog.has_route();
   KEEL_RETURN_IF_ERROR(connected);
   const Status status = greet(dialog,
                               {.purpose = Opening::Purpose::kWire,
@@ -240,7 +240,8 @@ Status WireHub::greet(TcpDialog& dialog, Opening opening, const Deadline& deadli
   KEEL_RETURN_IF_ERROR(handshake.on_challenge(message, &proof));
   KEEL_RETURN_IF_ERROR(dialog.send(proof, deadline));
   KEEL_RETURN_IF_ERROR(dialog.receive(kMaxStrangerBytes, deadline, &message));
-  return HandshakeInitiator::on_answer(message);
+  KEEL_RETURN_IF_ERROR(HandshakeInitiator::on_answer(message));
+  return dialog.end_handshake();
 }
 
 Opening WireHub::opening_to(uint32_t peer, Opening::Purpose purpose, uint64_t context) const {
