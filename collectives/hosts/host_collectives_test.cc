@@ -16,6 +16,7 @@
 #include <keel/plugin_kit.hpp>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
 #include <string_view>
@@ -270,33 +271,59 @@ std::string unequal_lanes(const Rank& self) {
   return explained.find("\"lanes\": 2") == std::string::npos ? explained : "";
 }
 
-// Two ranks a host: each byte of a rank's block crosses once from each other host, but for 8-bit
-// floats, and all types and reductions have the bits of the serial reference.
+// The ranks of |rank|'s lane on other hosts.
+std::vector<uint32_t> lane_elsewhere(keel_comm comm, uint32_t rank) {
+  std::vector<std::vector<uint32_t>> hosts;
+  size_t place = 0;
+  const nlohmann::json explained = nlohmann::json::parse(explain(comm));
+  for (const nlohmann::json& host : explained.at("hosts")) {
+    hosts.push_back(host.at("ranks").get<std::vector<uint32_t>>());
+    const auto found = std::find(hosts.back().begin(), hosts.back().end(), rank);
+    if (found != hosts.back().end()) place = static_cast<size_t>(found - hosts.back().begin());
+  }
+  std::vector<uint32_t> lane;
+  for (const std::vector<uint32_t>& host : hosts) {
+    if (host[place] != rank) lane.push_back(host[place]);
+  }
+  return lane;
+}
+
+// Each byte of a rank's block crosses once from each other host, but for 8-bit floats, and all
+// types and reductions have the bits of the serial reference. Blocks of reduce_scatter_v have no
+// elements, half as many, or all; in place, those of different ranks differ.
 std::string reduce_scatter_lanes(const Rank& self) {
   Case scenario;
-  scenario.operation = keel::testing::Operation::kReduceScatter;
   scenario.world = self.world;
   scenario.staged = self.staged;
+  const std::vector<uint32_t> lane = lane_elsewhere(self.comm, self.rank);
   for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
     scenario.dtype = dtype;
     const uint64_t element = keel::kit::dtype_size(dtype);
     for (const keel_reduction reduction : {KEEL_SUM, KEEL_MAX, KEEL_AVG, KEEL_PREMUL_SUM}) {
-      scenario.reduction = reduction;
-      scenario.count = 9001;
-      scenario.in_place = !scenario.in_place;
-      ++scenario.seed;
-      const Reference reference(scenario, self.rank);
-      const uint64_t before = wire_sent(self.comm, "wire_bytes");
-      std::string problem =
-          keel::testing::run_case(reference, self.rank, self.device, self.comm, self.stream);
-      const uint64_t sent = wire_sent(self.comm, "wire_bytes") - before;
-      const uint64_t wanted = (self.world / 2 - 1) * scenario.count * element;
-      const bool is_flat = dtype >= KEEL_FLOAT8_E4M3FN && reduction != KEEL_MAX;
-      if (problem.empty() && !is_flat && sent != wanted) {
-        problem = scenario.describe() + ": sent " + std::to_string(sent) + " bytes, not " +
-                  std::to_string(wanted);
+      for (const bool is_v : {false, true}) {
+        scenario.operation = is_v ? keel::testing::Operation::kReduceScatterV
+                                  : keel::testing::Operation::kReduceScatter;
+        scenario.reduction = reduction;
+        scenario.count = is_v ? 2 * 9001 : 9001;
+        if (!is_v) scenario.in_place = !scenario.in_place;
+        ++scenario.seed;
+        const Reference reference(scenario, self.rank);
+        const uint64_t before = wire_sent(self.comm, "wire_bytes");
+        std::string problem =
+            keel::testing::run_case(reference, self.rank, self.device, self.comm, self.stream);
+        const uint64_t sent = wire_sent(self.comm, "wire_bytes") - before;
+        uint64_t wanted = 0;
+        for (const uint32_t rank : lane) {
+          wanted += is_v ? reference.send_arrays(self.rank).counts[rank] : scenario.count;
+        }
+        wanted *= element;
+        const bool is_flat = dtype >= KEEL_FLOAT8_E4M3FN && reduction != KEEL_MAX;
+        if (problem.empty() && !is_flat && sent != wanted) {
+          problem = scenario.describe() + ": sent " + std::to_string(sent) + " bytes, not " +
+                    std::to_string(wanted);
+        }
+        if (!problem.empty()) return problem;
       }
-      if (!problem.empty()) return problem;
     }
   }
   return "";

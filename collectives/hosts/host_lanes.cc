@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 #include "collectives/hosts/host_exchange.h"
 
@@ -62,8 +63,9 @@ bool HostLanes::takes(const Request& request) const {
   // Below, the messages of all pairs of ranks cost less than two more operations inside.
   constexpr uint64_t kLeastBytes = 8192;
   constexpr uint32_t kMostPairs = 8;
-  const bool is_large =
-      request.count * request.element() >= kLeastBytes || group_.world() > kMostPairs;
+  const bool is_scatter_v = request.collective == KEEL_REDUCE_SCATTER_V;
+  const uint64_t count = is_scatter_v ? request.largest_piece() : request.count;
+  const bool is_large = count * request.element() >= kLeastBytes || group_.world() > kMostPairs;
   const bool are_even = group_.ranks_per_host() != 0;
   // 8-bit floats, of 2 or 3 bits, lose too much where a host's sum is rounded before the total is.
   const bool is_rough = request.element() == 1 && loses_by_parts(request.dtype, request.reduction);
@@ -77,6 +79,7 @@ bool HostLanes::takes(const Request& request) const {
       // Each rank carries its own data, so each needs a lane.
       return is_large && are_even;
     case KEEL_REDUCE_SCATTER:
+    case KEEL_REDUCE_SCATTER_V:
       // Each rank carries the sums that it is to get.
       return is_large && are_even && !is_rough;
     case KEEL_BARRIER:
@@ -93,6 +96,7 @@ Status HostLanes::run(const Request& request, WireWait& wait) {
     case KEEL_ALL_GATHER:
       return all_gather(request, wait);
     case KEEL_REDUCE_SCATTER:
+    case KEEL_REDUCE_SCATTER_V:
       return reduce_scatter(request, wait);
     case KEEL_BROADCAST:
       return broadcast(request, wait);
@@ -204,27 +208,39 @@ Status HostLanes::all_gather(const Request& request, WireWait& wait) {
 
 // The ranks of a host sum the blocks for the ranks of each lane, of one host after the other, and
 // the ranks of the lane add the sums of the hosts. A block thus crosses once from each host, not
-// from each rank.
+// from each rank. Blocks may differ in length: a round takes the next elements of those that have
+// more.
 Status HostLanes::reduce_scatter(const Request& request, WireWait& wait) {
   constexpr uint64_t kChunks = 4;  // of a round: enough for HostExecutor to overlap its own
+  const bool is_even = request.collective == KEEL_REDUCE_SCATTER;
   const uint64_t element = std::max<uint64_t>(request.element(), 1);
   const uint64_t hosts = group_.hosts().size();
-  const uint64_t round = std::max<uint64_t>(
-      1, std::min(request.count, kChunks * scratch_.window_bytes() / element / hosts));
+  const uint64_t longest = is_even ? request.count : request.largest_piece();
+  const uint64_t round =
+      std::max<uint64_t>(1, std::min(longest, kChunks * scratch_.window_bytes() / element / hosts));
   KEEL_RETURN_IF_ERROR(scratch_.reserve(hosts * round * element));
   WaitContext later(wait.context(), context_.failures(), kHostGraceNs);
-  uint64_t begin = 0;
-  do {
-    const uint64_t count = std::min(round, request.count - begin);
+  for (uint64_t begin = 0; begin == 0 || begin < longest; begin += round) {
+    const uint64_t most = std::min(round, longest - begin);
+    // The elements of |rank|'s block in this round.
+    const auto piece_of = [&](uint32_t rank) -> Piece {
+      if (is_even) return {rank * request.count + begin, most};
+      const Piece& block = request.send_pieces[rank];
+      const uint64_t skipped = std::min(begin, block.count);
+      return {block.offset + skipped, std::min(most, block.count - skipped)};
+    };
+    std::vector<Piece> sums;  // of this rank's lane, by host
     for (uint64_t host = 0; host < hosts; ++host) {
       Request inside = request;
       inside.collective = KEEL_REDUCE_SCATTER_V;
       inside.count = 0;
+      inside.send_pieces.clear();
       for (const uint32_t rank : group_.hosts()[host]) {
-        inside.receive_pieces.push_back({rank * request.count + begin, count});
+        inside.send_pieces.push_back(piece_of(rank));
       }
-      inside.send_pieces = inside.receive_pieces;
-      inside.receive = scratch_.data() + host * count * element;
+      inside.receive_pieces = inside.send_pieces;
+      sums.push_back({host * most, inside.send_pieces[group_.local_rank()].count});
+      inside.receive = scratch_.data() + sums.back().offset * element;
       inside.keeps_off_library = true;  // libraries take memory of the device alone
       if (request.reduction == KEEL_AVG) inside.reduction = KEEL_SUM;
       // From the second round on, a rank of the host may wait for other hosts: see gather_inside().
@@ -233,12 +249,18 @@ Status HostLanes::reduce_scatter(const Request& request, WireWait& wait) {
     Request between = request;
     between.send = scratch_.data();
     between.receive = at(request.receive, begin * element);
-    between.count = count;
+    if (is_even) {
+      between.count = most;
+    } else {
+      // A block of this rank that has ended may leave no memory there.
+      const uint64_t skipped = std::min(begin, request.send_pieces[group_.rank()].count);
+      between.receive = at(request.receive, skipped * element);
+      between.send_pieces = between.receive_pieces = std::move(sums);
+    }
     between.factor = 1;
     if (request.reduction == KEEL_PREMUL_SUM) between.reduction = KEEL_SUM;
     KEEL_RETURN_IF_ERROR(run_between(request, between, group_.world(), wait));
-    begin += count;
-  } while (begin < request.count);
+  }
   return {};
 }
 
