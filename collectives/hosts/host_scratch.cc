@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/staging.h"
+
 namespace keel {
 
 HostScratch::~HostScratch() {
@@ -18,8 +20,8 @@ Status HostScratch::reserve(uint64_t bytes) {
   data_ = nullptr;
   bytes_ = 0;
   // Memory of the device where the other ranks of the host reach it in place.
-  KEEL_RETURN_IF_ERROR(
-      memory.alloc(context_.has_alias() ? KEEL_MEMORY_DEVICE : KEEL_MEMORY_PINNED, bytes, &data_));
+  KEEL_RETURN_IF_ERROR(context_.has_alias() ? memory.alloc(KEEL_MEMORY_DEVICE, bytes, &data_)
+                                            : alloc_staging(context_.device(), bytes, &data_));
   Side side;
   KEEL_RETURN_IF_ERROR(context_.make_side(data_, bytes, /*published=*/false, &side));
   host_ = side.buffer.host;
