@@ -62,11 +62,11 @@ struct InterfaceQuery {
 // Returns the distance of each interface from the rank's device. Called for several alone.
 using MeasureInterfaces =
     std::function<std::vector<std::string>(const std::vector<HostInterface>&)>;
-// Of a list, returns the nearest, of equal ones the one whose turn it is. With "nearest", considers
-// physical interfaces only, and of equal ones prefers the route's; returns the route's where there
-// are none, or where the server is on the loopback interface. KEEL_NOT_FOUND, with the reason for
-// each, where no interface of a list is usable. |*out_unusable|: what is wrong with the others of a
-// list, or empty.
+// Returns the nearest of a list, among equal ones the one whose turn it is. With "nearest",
+// considers physical interfaces only, and among equal ones prefers the route's; returns the route's
+// where there are none, or where the server is on the loopback interface. KEEL_NOT_FOUND, with the
+// reason for each, where no interface of a list is usable. |*out_unusable|: what is wrong with the
+// others of a list, or empty.
 Status choose_interface(const InterfaceQuery& query, const std::vector<HostInterface>& interfaces,
                         const MeasureInterfaces& measure, ChosenInterface* out_chosen,
                         std::string* out_unusable);
