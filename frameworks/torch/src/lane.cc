@@ -123,6 +123,7 @@ void LaneWork::abort_group() {
 Lane::Lane(keel_comm comm, c10::Device device, int rank, milliseconds timeout,
            std::shared_ptr<LaneAgreement> agreement)
     : comm_(comm),
+      device_(device),
       rank_(rank),
       agreement_(std::move(agreement)),
       stream_(device),

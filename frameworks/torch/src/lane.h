@@ -66,6 +66,9 @@ class Lane : public std::enable_shared_from_this<Lane> {
        std::shared_ptr<LaneAgreement> agreement);
   ~Lane();
 
+  // The device whose tensors the operations have.
+  c10::Device device() const { return device_; }
+
   // Calls |enqueue|, which enqueues one operation of keel.h on the stream and returns its status.
   // Throws c10::DistBackendError, with the operation and the reason, where it is refused. An
   // operation that is over when |enqueue| returns is settled by this thread. On a keel device the
@@ -111,6 +114,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void run_watcher();
 
   const keel_comm comm_;
+  const c10::Device device_;
   const int rank_;
   const std::shared_ptr<LaneAgreement> agreement_;
   LaneStream stream_;

@@ -18,58 +18,49 @@ Lanes::Lanes(c10::intrusive_ptr<c10d::Store> store, int rank, int size, millisec
                                   c10::kCPU, rank, timeout, agreement_)),
       timeout_(timeout) {}
 
-std::shared_ptr<Lane> Lanes::device_lane() const {
-  const std::lock_guard lock(mutex_);
-  return device_lane_;
+Lane* Lanes::device_lane() const {
+  Lane* const lane = for_keel_.load(std::memory_order_acquire);
+  return lane == cpu_.get() ? nullptr : lane;
 }
 
-c10::Device Lanes::place(c10::Device device, const char* name) {
-  if (device.is_cpu()) return device;
+Lane& Lanes::of(c10::Device device, const char* name) {
+  if (device.is_cpu()) return *cpu_;
+  Lane* lane = for_keel_.load(std::memory_order_acquire);
+  if (lane == nullptr) lane = &agree(device);
+  TORCH_CHECK(lane == cpu_.get() || lane->device() == device, "keel: ", name, ": a tensor of ",
+              device, "; this rank's device in the process group is ", lane->device(),
+              ": use a group for each device");
+  return *lane;
+}
+
+Lane& Lanes::agree(c10::Device device) {
   // Collectives of one group are called in one order: a second thread waits for the join.
   const std::lock_guard joining(joining_mutex_);
+  if (Lane* const lane = for_keel_.load(std::memory_order_acquire)) return *lane;
   milliseconds timeout{};
   {
     const std::lock_guard lock(mutex_);
-    if (goes_through_cpu_) return c10::kCPU;
-    TORCH_CHECK(!device_ || *device_ == device, "keel: ", name, ": a tensor of ", device,
-                "; this rank's device in the process group is ", *device_,
-                ": use a group for each device");
-    if (device_lane_) return device;
     if (is_over_) C10_THROW_ERROR(DistBackendError, "keel: the process group has ended");
     timeout = timeout_;
   }
-  if (agreement_->all_have_devices(cpu_->sequence(), timeout)) {
-    join_devices(device, timeout);
-    return device;
-  }
-  const std::lock_guard lock(mutex_);
-  goes_through_cpu_ = true;
-  return c10::kCPU;
+  std::shared_ptr<Lane> lane = cpu_;
+  if (agreement_->all_have_devices(cpu_->sequence(), timeout)) lane = join_devices(device, timeout);
+  for_keel_.store(lane.get(), std::memory_order_release);
+  return *lane;
 }
 
-void Lanes::join_devices(c10::Device device, milliseconds timeout) {
+std::shared_ptr<Lane> Lanes::join_devices(c10::Device device, milliseconds timeout) {
   auto lane = std::make_shared<Lane>(join(*store_, "keel/device", device, rank_, size_, timeout),
                                      device, rank_, timeout, nullptr);
   bool is_over = false;
   {
     const std::lock_guard lock(mutex_);
-    device_ = device;
     device_lane_ = lane;
     is_over = is_over_;
     lane->set_timeout(timeout_);
   }
   if (is_over) lane->abort();  // the group ended during the join
-}
-
-Lane& Lanes::of(c10::Device place) {
-  if (place.is_cpu()) return *cpu_;
-  const std::lock_guard lock(mutex_);
-  return *device_lane_;
-}
-
-bool Lanes::goes_through_cpu() const {
-  const std::lock_guard lock(mutex_);
-  return goes_through_cpu_;
+  return lane;
 }
 
 void Lanes::set_timeout(milliseconds timeout) {
@@ -80,8 +71,8 @@ void Lanes::set_timeout(milliseconds timeout) {
 }
 
 uint64_t Lanes::sequence() const {
-  const std::shared_ptr<Lane> lane = device_lane();
-  return cpu_->sequence() + (lane ? lane->sequence() : 0);
+  const Lane* const lane = device_lane();
+  return cpu_->sequence() + (lane != nullptr ? lane->sequence() : 0);
 }
 
 void Lanes::abort() {

@@ -5,11 +5,11 @@
 
 #include <c10/core/Device.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lane.h"
@@ -27,15 +27,14 @@ class Lanes {
   Lanes(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
         std::chrono::milliseconds timeout);
 
-  // The device at which collectives of |device|'s tensors run: |device|, or the CPU. The first call
-  // for a keel device blocks until all ranks have made theirs. Throws for a second keel device;
-  // |name|: of the operation, for the message.
-  c10::Device place(c10::Device device, const char* name);
-  // The lane for tensors of |place|, a result of place().
-  Lane& of(c10::Device place);
+  // The lane for collectives of |device|'s tensors: of |device|, or of the CPU. The first call for
+  // a keel device blocks until all ranks have made theirs. Throws for a second keel device; |name|:
+  // of the operation, for the message. The lane lives as long as this object.
+  Lane& of(c10::Device device, const char* name);
+  Lane& cpu() { return *cpu_; }
 
   // Whether the ranks have agreed that keel tensors go through the communicator of the CPUs.
-  bool goes_through_cpu() const;
+  bool goes_through_cpu() const { return for_keel_.load(std::memory_order_acquire) == cpu_.get(); }
 
   void set_timeout(std::chrono::milliseconds timeout);
   // Number of operations that this rank has called.
@@ -44,22 +43,26 @@ class Lanes {
   void close();
 
  private:
-  std::shared_ptr<Lane> device_lane() const;
+  // The lane of keel tensors, as the ranks agree.
+  Lane& agree(c10::Device device);
   // Joins the communicator of the ranks' keel devices.
-  void join_devices(c10::Device device, std::chrono::milliseconds timeout);
+  std::shared_ptr<Lane> join_devices(c10::Device device, std::chrono::milliseconds timeout);
+  // Null until the ranks have agreed, and if keel tensors go through the CPU.
+  Lane* device_lane() const;
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const int rank_;
   const int size_;
   const std::shared_ptr<LaneAgreement> agreement_;
   const std::shared_ptr<Lane> cpu_;
+  // Of keel tensors; null until the ranks have agreed, and unchanged afterwards. Calls read it
+  // alone.
+  std::atomic<Lane*> for_keel_{nullptr};
 
   std::mutex joining_mutex_;  // held while joining; taken before |mutex_|
-  mutable std::mutex mutex_;  // protects all below
+  std::mutex mutex_;          // protects all below
   std::chrono::milliseconds timeout_;
   bool is_over_ = false;
-  bool goes_through_cpu_ = false;  // keel tensors, as the ranks have agreed
-  std::optional<c10::Device> device_;
   std::shared_ptr<Lane> device_lane_;
 };
 

@@ -73,9 +73,8 @@ ProcessGroup::WorkPtr ProcessGroup::note(WorkPtr work) {
   return work;
 }
 
-ProcessGroup::WorkPtr ProcessGroup::run(c10::Device place, Call call,
-                                        const Lane::Enqueue& enqueue) {
-  return note(lanes_.of(place).run(std::move(call), enqueue));
+ProcessGroup::WorkPtr ProcessGroup::run(Lane& lane, Call call, const Lane::Enqueue& enqueue) {
+  return note(lane.run(std::move(call), enqueue));
 }
 
 ProcessGroup::WorkPtr ProcessGroup::combine(OpType type, const std::function<WorkPtr(size_t)>& part,
@@ -92,15 +91,14 @@ uint32_t ProcessGroup::check_root(int64_t root, const char* name) const {
   return static_cast<uint32_t>(root);
 }
 
-keel_reduction ProcessGroup::reduction(const ReduceOp& op, const at::Tensor& like,
-                                       c10::Device place) {
+keel_reduction ProcessGroup::reduction(const ReduceOp& op, const at::Tensor& like, Lane& lane) {
   if (op != ReduceOp::PREMUL_SUM) return reduction_of(op, like.scalar_type());
   const auto* const supplement =
       dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK(supplement != nullptr, "keel: PREMUL_SUM has no factor");
-  return lanes_.of(place).premul_sum(supplement->tensor_factor.defined()
-                                         ? supplement->tensor_factor.item<double>()
-                                         : supplement->double_factor);
+  return lane.premul_sum(supplement->tensor_factor.defined()
+                             ? supplement->tensor_factor.item<double>()
+                             : supplement->double_factor);
 }
 
 ProcessGroup::WorkPtr ProcessGroup::broadcast(Tensors& tensors,
@@ -109,10 +107,11 @@ ProcessGroup::WorkPtr ProcessGroup::broadcast(Tensors& tensors,
   const at::Tensor tensor = only(tensors, "broadcast");
   const uint32_t root = check_root(options.rootRank, "broadcast");
   const bool is_root = static_cast<int>(root) == rank_;
-  const c10::Device place = lanes_.place(tensor.device(), "broadcast");
-  const at::Tensor flat = is_root ? flat_input(tensor, place) : flat_output(tensor, place);
+  Lane& lane = lanes_.of(tensor.device(), "broadcast");
+  const at::Tensor flat =
+      is_root ? flat_input(tensor, lane.device()) : flat_output(tensor, lane.device());
   const Type type = type_for_copies(tensor.scalar_type());
-  return run(place,
+  return run(lane,
              {OpType::BROADCAST,
               "keel:broadcast",
               {flat},
@@ -131,10 +130,10 @@ ProcessGroup::WorkPtr ProcessGroup::allreduce(Tensors& tensors,
   const BelowAutograd guard;
   const at::Tensor tensor = only(tensors, "all_reduce");
   const Type type = type_for_reductions(tensor.scalar_type(), options.reduceOp, "all_reduce");
-  const c10::Device place = lanes_.place(tensor.device(), "all_reduce");
-  const keel_reduction op = reduction(options.reduceOp, tensor, place);
-  const at::Tensor flat = flat_input(tensor, place);
-  return run(place,
+  Lane& lane = lanes_.of(tensor.device(), "all_reduce");
+  const keel_reduction op = reduction(options.reduceOp, tensor, lane);
+  const at::Tensor flat = flat_input(tensor, lane.device());
+  return run(lane,
              {OpType::ALLREDUCE,
               "keel:all_reduce",
               {flat},
@@ -169,10 +168,10 @@ ProcessGroup::WorkPtr ProcessGroup::allreduce_coalesced(
   }
   const at::ScalarType element = tensors.front().scalar_type();
   const Type type = type_for_reductions(element, options.reduceOp, "all_reduce");
-  const c10::Device place = lanes_.place(tensors.front().device(), "all_reduce");
-  const keel_reduction op = reduction(options.reduceOp, tensors.front(), place);
-  const at::Tensor joined = joined_input(tensors, place);
-  return run(place,
+  Lane& lane = lanes_.of(tensors.front().device(), "all_reduce");
+  const keel_reduction op = reduction(options.reduceOp, tensors.front(), lane);
+  const at::Tensor joined = joined_input(tensors, lane.device());
+  return run(lane,
              {OpType::ALLREDUCE_COALESCED,
               "keel:all_reduce",
               {joined},
@@ -191,11 +190,11 @@ ProcessGroup::WorkPtr ProcessGroup::reduce(Tensors& tensors, const c10d::ReduceO
   const at::Tensor tensor = only(tensors, "reduce");
   const uint32_t root = check_root(options.rootRank, "reduce");
   const Type type = type_for_reductions(tensor.scalar_type(), options.reduceOp, "reduce");
-  const c10::Device place = lanes_.place(tensor.device(), "reduce");
-  const keel_reduction op = reduction(options.reduceOp, tensor, place);
-  const at::Tensor flat = flat_input(tensor, place);
+  Lane& lane = lanes_.of(tensor.device(), "reduce");
+  const keel_reduction op = reduction(options.reduceOp, tensor, lane);
+  const at::Tensor flat = flat_input(tensor, lane.device());
   const bool is_root = static_cast<int>(root) == rank_;
-  return run(place,
+  return run(lane,
              {OpType::REDUCE,
               "keel:reduce",
               {flat},
@@ -217,11 +216,11 @@ ProcessGroup::WorkPtr ProcessGroup::allgather(TensorLists& outputs, Tensors& inp
   TORCH_CHECK(list[static_cast<size_t>(rank_)].numel() == input.numel(), "keel: all_gather: rank ",
               rank_, " has ", input.numel(), " elements, and room for ",
               list[static_cast<size_t>(rank_)].numel(), " of its own");
-  const c10::Device place = lanes_.place(input.device(), "all_gather");
-  const at::Tensor flat = flat_input(input, place);
-  const at::Tensor joined = joined_output(list, place);
+  Lane& lane = lanes_.of(input.device(), "all_gather");
+  const at::Tensor flat = flat_input(input, lane.device());
+  const at::Tensor joined = joined_output(list, lane.device());
   const Type type = type_for_copies(input.scalar_type());
-  return run(place,
+  return run(lane,
              {OpType::ALLGATHER,
               "keel:all_gather",
               {flat, joined},
@@ -251,11 +250,11 @@ ProcessGroup::WorkPtr ProcessGroup::_allgather_base(at::Tensor& output, at::Tens
   TORCH_CHECK(output.scalar_type() == input.scalar_type(), "keel: all_gather: an output of type ",
               c10::toString(output.scalar_type()), " for an input of type ",
               c10::toString(input.scalar_type()));
-  const c10::Device place = lanes_.place(input.device(), "all_gather");
-  const at::Tensor flat = flat_input(input, place);
-  const at::Tensor whole = flat_output(output, place);
+  Lane& lane = lanes_.of(input.device(), "all_gather");
+  const at::Tensor flat = flat_input(input, lane.device());
+  const at::Tensor whole = flat_output(output, lane.device());
   const Type type = type_for_copies(input.scalar_type());
-  return run(place,
+  return run(lane,
              {OpType::_ALLGATHER_BASE,
               "keel:all_gather",
               {flat, whole},
@@ -302,8 +301,8 @@ ProcessGroup::WorkPtr ProcessGroup::gather(TensorLists& outputs, Tensors& inputs
   const BelowAutograd guard;
   const at::Tensor input = only(inputs, "gather");
   const uint32_t root = check_root(options.rootRank, "gather");
-  const c10::Device place = lanes_.place(input.device(), "gather");
-  const at::Tensor flat = flat_input(input, place);
+  Lane& lane = lanes_.of(input.device(), "gather");
+  const at::Tensor flat = flat_input(input, lane.device());
   const Type type = type_for_copies(input.scalar_type());
   Tensors list;
   at::Tensor joined;
@@ -312,13 +311,13 @@ ProcessGroup::WorkPtr ProcessGroup::gather(TensorLists& outputs, Tensors& inputs
     list = list_of(outputs, input, size_, "gather");
     TORCH_CHECK(are_of_one_size(list) && list.front().numel() == input.numel(),
                 "keel: gather: the tensors are of several sizes");
-    joined = joined_output(list, place);
+    joined = joined_output(list, lane.device());
     finish = copy_parts_back(joined, list);
   } else {
     TORCH_CHECK(outputs.empty() || outputs.front().empty(), "keel: gather: rank ", rank_,
                 " is not the root, and has a list of outputs");
   }
-  return run(place, {OpType::GATHER, "keel:gather", {flat, joined}, list, options.timeout, finish},
+  return run(lane, {OpType::GATHER, "keel:gather", {flat, joined}, list, options.timeout, finish},
              [&](keel_comm comm, keel_stream stream) {
                return keel_gather(comm, flat.data_ptr(),
                                   joined.defined() ? joined.data_ptr() : nullptr,
@@ -331,20 +330,20 @@ ProcessGroup::WorkPtr ProcessGroup::scatter(Tensors& outputs, TensorLists& input
   const BelowAutograd guard;
   const at::Tensor output = only(outputs, "scatter");
   const uint32_t root = check_root(options.rootRank, "scatter");
-  const c10::Device place = lanes_.place(output.device(), "scatter");
-  const at::Tensor flat = flat_output(output, place);
+  Lane& lane = lanes_.of(output.device(), "scatter");
+  const at::Tensor flat = flat_output(output, lane.device());
   const Type type = type_for_copies(output.scalar_type());
   at::Tensor joined;
   if (static_cast<int>(root) == rank_) {
     const Tensors& list = list_of(inputs, output, size_, "scatter");
     TORCH_CHECK(are_of_one_size(list) && list.front().numel() == output.numel(),
                 "keel: scatter: the tensors are of several sizes");
-    joined = joined_input(list, place);
+    joined = joined_input(list, lane.device());
   } else {
     TORCH_CHECK(inputs.empty() || inputs.front().empty(), "keel: scatter: rank ", rank_,
                 " is not the root, and has a list of inputs");
   }
-  return run(place,
+  return run(lane,
              {OpType::SCATTER,
               "keel:scatter",
               {flat, joined},
@@ -366,11 +365,11 @@ ProcessGroup::WorkPtr ProcessGroup::reduce_scatter(Tensors& outputs, TensorLists
               "keel: reduce_scatter: rank ", rank_, " has room for ", output.numel(),
               " elements of ", list[static_cast<size_t>(rank_)].numel());
   const Type type = type_for_reductions(output.scalar_type(), options.reduceOp, "reduce_scatter");
-  const c10::Device place = lanes_.place(output.device(), "reduce_scatter");
-  const keel_reduction op = reduction(options.reduceOp, output, place);
-  const at::Tensor joined = joined_input(list, place);
-  const at::Tensor flat = flat_output(output, place);
-  return run(place,
+  Lane& lane = lanes_.of(output.device(), "reduce_scatter");
+  const keel_reduction op = reduction(options.reduceOp, output, lane);
+  const at::Tensor joined = joined_input(list, lane.device());
+  const at::Tensor flat = flat_output(output, lane.device());
+  return run(lane,
              {OpType::REDUCE_SCATTER,
               "keel:reduce_scatter",
               {joined, flat},
@@ -400,11 +399,11 @@ ProcessGroup::WorkPtr ProcessGroup::_reduce_scatter_base(
               "keel: reduce_scatter: an output of type ", c10::toString(output.scalar_type()),
               " for an input of type ", c10::toString(input.scalar_type()));
   const Type type = type_for_reductions(output.scalar_type(), options.reduceOp, "reduce_scatter");
-  const c10::Device place = lanes_.place(output.device(), "reduce_scatter");
-  const keel_reduction op = reduction(options.reduceOp, output, place);
-  const at::Tensor whole = flat_input(input, place);
-  const at::Tensor flat = flat_output(output, place);
-  return run(place,
+  Lane& lane = lanes_.of(output.device(), "reduce_scatter");
+  const keel_reduction op = reduction(options.reduceOp, output, lane);
+  const at::Tensor whole = flat_input(input, lane.device());
+  const at::Tensor flat = flat_output(output, lane.device());
+  return run(lane,
              {OpType::_REDUCE_SCATTER_BASE,
               "keel:reduce_scatter",
               {whole, flat},
@@ -439,13 +438,13 @@ ProcessGroup::WorkPtr ProcessGroup::alltoall_base(at::Tensor& output, at::Tensor
               c10::toString(output.scalar_type()), " for an input of type ",
               c10::toString(input.scalar_type()));
   const Type type = type_for_copies(input.scalar_type());
-  const c10::Device place = lanes_.place(input.device(), "all_to_all");
-  const at::Tensor flat_in = flat_input(input, place);
-  const at::Tensor flat_out = flat_output(output, place);
+  Lane& lane = lanes_.of(input.device(), "all_to_all");
+  const at::Tensor flat_in = flat_input(input, lane.device());
+  const at::Tensor flat_out = flat_output(output, lane.device());
   const auto sends = split_counts(flat_in, input_splits, size_, type.units, "the input");
   const auto receives = split_counts(flat_out, output_splits, size_, type.units, "the output");
   const bool is_even = input_splits.empty() && output_splits.empty();
-  return run(place,
+  return run(lane,
              {OpType::ALLTOALL_BASE,
               "keel:all_to_all",
               {flat_in, flat_out},
@@ -470,10 +469,10 @@ ProcessGroup::WorkPtr ProcessGroup::alltoall(Tensors& outputs, Tensors& inputs,
   const Tensors to = list_of({outputs}, inputs.front(), size_, "all_to_all");
   const Tensors from = list_of({inputs}, inputs.front(), size_, "all_to_all");
   const Type type = type_for_copies(inputs.front().scalar_type());
-  const c10::Device place = lanes_.place(inputs.front().device(), "all_to_all");
-  const at::Tensor joined_in = joined_input(from, place);
-  const at::Tensor joined_out = joined_output(to, place);
-  return run(place,
+  Lane& lane = lanes_.of(inputs.front().device(), "all_to_all");
+  const at::Tensor joined_in = joined_input(from, lane.device());
+  const at::Tensor joined_out = joined_output(to, lane.device());
+  return run(lane,
              {OpType::ALLTOALL,
               "keel:all_to_all",
               {joined_in, joined_out},
@@ -490,7 +489,7 @@ ProcessGroup::WorkPtr ProcessGroup::alltoall(Tensors& outputs, Tensors& inputs,
 }
 
 ProcessGroup::WorkPtr ProcessGroup::barrier(const c10d::BarrierOptions& options) {
-  return run(c10::kCPU, {OpType::BARRIER, "keel:barrier", {}, {}, options.timeout, nullptr},
+  return run(lanes_.cpu(), {OpType::BARRIER, "keel:barrier", {}, {}, options.timeout, nullptr},
              [](keel_comm comm, keel_stream stream) { return keel_barrier(comm, stream); });
 }
 

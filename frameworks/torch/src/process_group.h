@@ -93,10 +93,10 @@ class ProcessGroup : public c10d::Backend {
 
  private:
   // The keel reduction of |op| for tensors such as |like|; a factor is created with the
-  // communicator where need be. |place|: where the collective runs.
-  keel_reduction reduction(const c10d::ReduceOp& op, const at::Tensor& like, c10::Device place);
-  // Runs a collective on the lane of |place|, and notes the Work for coalescing.
-  WorkPtr run(c10::Device place, Call call, const Lane::Enqueue& enqueue);
+  // communicator of |lane| where need be.
+  keel_reduction reduction(const c10d::ReduceOp& op, const at::Tensor& like, Lane& lane);
+  // Runs a collective on |lane|, and notes the Work for coalescing.
+  WorkPtr run(Lane& lane, Call call, const Lane::Enqueue& enqueue);
   WorkPtr note(WorkPtr work);
   WorkPtr combine(c10d::OpType type, const std::function<WorkPtr(size_t)>& part, size_t parts);
   uint32_t check_root(int64_t root, const char* name) const;
