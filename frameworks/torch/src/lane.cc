@@ -3,6 +3,7 @@
 
 #include <Python.h>
 #include <c10/util/Exception.h>
+#include <keel/comm_start.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
@@ -23,6 +24,9 @@ using std::chrono::nanoseconds;
 // The time that a rank which leaves gives its operations in flight.
 constexpr milliseconds kLeave{2000};
 
+// The longest wait for other ranks without a look whether the group has ended.
+constexpr milliseconds kLook{20};
+
 // The lane whose Works this thread watches, while it runs no callback; else null.
 thread_local Lane* watched_lane = nullptr;
 
@@ -32,19 +36,22 @@ int64_t in_nanoseconds(milliseconds time) {
 
 }  // namespace
 
-bool wait_for_key(c10d::Store& store, const std::string& key, milliseconds timeout) {
+bool wait_for_key(c10d::Store& store, const std::string& key, milliseconds timeout,
+                  const std::function<void()>& check_group) {
   const auto end = std::chrono::steady_clock::now() + timeout;
   milliseconds pause{1};
   while (!store.check({key})) {
     if (std::chrono::steady_clock::now() >= end) return false;
+    if (check_group) check_group();
+    run_signal_handlers();
     std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, milliseconds(20));
+    pause = std::min(2 * pause, kLook);
   }
   return true;
 }
 
 keel_comm join(c10d::Store& store, const std::string& key, c10::Device device, int rank, int world,
-               milliseconds timeout) {
+               milliseconds timeout, const std::function<void()>& check_group) {
   const keel_device own = keel_device_of(device);
   keel_unique_id id;
   if (rank == 0) {
@@ -52,7 +59,7 @@ keel_comm join(c10d::Store& store, const std::string& key, c10::Device device, i
     const auto* const begin = reinterpret_cast<const uint8_t*>(id.text);
     store.set(key, std::vector<uint8_t>(begin, begin + sizeof(id.text)));
   } else {
-    if (!wait_for_key(store, key, timeout)) {
+    if (!wait_for_key(store, key, timeout, check_group)) {
       C10_THROW_ERROR(DistBackendError, "keel: creating the communicator: Timed out after " +
                                             std::to_string(timeout.count()) +
                                             " ms: rank 0 has not joined");
@@ -64,10 +71,21 @@ keel_comm join(c10d::Store& store, const std::string& key, c10::Device device, i
   }
   keel_comm_options options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
   options.timeout_ns = in_nanoseconds(timeout);
-  keel_comm comm;
-  check(keel_comm_init_rank(own, &id, static_cast<uint32_t>(rank), static_cast<uint32_t>(world),
-                            &options, &comm),
+  keel_comm comm{};
+  check(keel_comm_init_rank_start(own, &id, static_cast<uint32_t>(rank),
+                                  static_cast<uint32_t>(world), &options, &comm),
         "creating the communicator");
+  try {
+    while (keel_comm_wait_ready(comm, in_nanoseconds(kLook)) != KEEL_OK &&
+           keel_comm_async_error(comm) == KEEL_NOT_READY) {
+      if (check_group) check_group();
+      run_signal_handlers();
+    }
+    check(keel_comm_async_error(comm), "creating the communicator");
+  } catch (...) {
+    (void)keel_comm_destroy(comm);
+    throw;
+  }
   return comm;
 }
 
@@ -184,16 +202,20 @@ void Lane::note_waiting(uint64_t called) {
   if (agreement_) agreement_->note_waiting(called);
 }
 
-void Lane::refuse_if_over(const KeelWork& work) {
+void Lane::refuse_if_over(const std::string& what) const {
   if (is_closed_) {
-    C10_THROW_ERROR(DistBackendError, "keel: " + work.text() + ": the process group has ended" +
+    C10_THROW_ERROR(DistBackendError, "keel: " + what + ": the process group has ended" +
                                           (abort_reason_.empty() ? "" : ": " + abort_reason_));
   }
-  if (!stream_failed_) return;
   const keel_status status = keel_comm_async_error(comm_);
   if (status == KEEL_OK) return;
-  C10_THROW_ERROR(DistBackendError, "keel: " + work.text() +
-                                        ": the process group has failed: " + failure_text(status));
+  C10_THROW_ERROR(DistBackendError,
+                  "keel: " + what + ": the process group has failed: " + failure_text(status));
+}
+
+void Lane::check_alive(const std::string& what) const {
+  std::lock_guard lock(mutex_);
+  refuse_if_over(what);
 }
 
 void Lane::recover_stream(const KeelWork& work) {
@@ -234,7 +256,7 @@ c10::intrusive_ptr<KeelWork> Lane::run(Call call, const Enqueue& enqueue) {
     work->set_sequence(sequence_++);
     if (!pending_.empty()) reap(&ended);
     try {
-      refuse_if_over(*work);
+      if (is_closed_ || stream_failed_) refuse_if_over(work->text());
       // Works before this one got the failure already: all that the stream still holds was dropped.
       if (pending_.empty()) recover_stream(*work);
       if (!pending_.empty() && pending_.back()->event_.id == 0) {

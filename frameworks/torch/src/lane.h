@@ -28,14 +28,16 @@ class Lane;
 
 // Waits until |store| has |key|, and returns whether it has. Polls, since a store's own wait keeps
 // the store's connection from all other threads of the process, those whose calls the peer waits
-// for among them.
-bool wait_for_key(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout);
+// for among them. Throws what |check_group|, called between two looks, throws, and Python's
+// exception when a signal handler of the main thread raised one.
+bool wait_for_key(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout,
+                  const std::function<void()>& check_group = {});
 
 // Creates the communicator of |world| ranks whose id rank 0 publishes in |store| under |key|; this
 // rank's device there is |device|. Blocks until all ranks have joined, or throws
-// c10::DistBackendError at |timeout|.
+// c10::DistBackendError at |timeout|. |check_group| and signals: as in wait_for_key().
 keel_comm join(c10d::Store& store, const std::string& key, c10::Device device, int rank, int world,
-               std::chrono::milliseconds timeout);
+               std::chrono::milliseconds timeout, const std::function<void()>& check_group = {});
 
 // Work of an operation that a lane has enqueued.
 class LaneWork : public KeelWork {
@@ -84,6 +86,10 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void set_timeout(std::chrono::milliseconds timeout);
   uint64_t sequence() const;
 
+  // Throws c10::DistBackendError, with |what| and the reason, if the communicator has failed or
+  // ended, by whichever rank. Never blocks.
+  void check_alive(const std::string& what) const;
+
   // Fails all operations in flight and all later ones, on all ranks.
   void abort();
   // Leaves the communicator, once operations in flight are done; aborts them if that takes more
@@ -101,7 +107,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   keel_status query(const LaneWork& work) const;
   // Called while an operation is not done.
   void note_waiting(uint64_t called);
-  void refuse_if_over(const KeelWork& work);
+  void refuse_if_over(const std::string& what) const;
   void recover_stream(const KeelWork& work);
   // Enqueues the call's finish() behind the operation, on the stream of a keel device.
   void enqueue_finish(LaneWork& work);

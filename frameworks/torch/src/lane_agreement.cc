@@ -45,7 +45,8 @@ LaneAgreement::LaneAgreement(c10::intrusive_ptr<c10d::Store> store, int rank, in
       is_settled_(size == 1),
       pause_(kFirstLook) {}
 
-bool LaneAgreement::all_have_devices(uint64_t called, milliseconds timeout) {
+bool LaneAgreement::all_have_devices(uint64_t called, milliseconds timeout,
+                                     const std::function<void()>& check) {
   if (size_ == 1) return true;
   if (!has_asked_) {
     const std::string number = std::to_string(called);
@@ -53,7 +54,7 @@ bool LaneAgreement::all_have_devices(uint64_t called, milliseconds timeout) {
     has_asked_ = true;
     if (store_->add(kAsking, 1) == size_) store_->compareSet(kWay, std::string(), kDevices);
   }
-  if (!wait_for_key(*store_, kWay, timeout)) {
+  if (!wait_for_key(*store_, kWay, timeout, check)) {
     std::string missing;
     for (int rank = 0; rank < size_; ++rank) {
       if (store_->check({key_of(rank)})) continue;

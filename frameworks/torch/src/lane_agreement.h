@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -23,8 +24,11 @@ class LaneAgreement {
   // Called by a rank with its first collective of keel tensors, after |called| collectives on the
   // communicator of the CPUs. Blocks until all ranks have called, then returns true, or until some
   // rank has found its tensors to be the CPU's, then returns false; all ranks get the same result.
-  // Throws c10::DistBackendError at |timeout| and names the ranks that have not called.
-  bool all_have_devices(uint64_t called, std::chrono::milliseconds timeout);
+  // Throws c10::DistBackendError at |timeout| and names the ranks that have not called. Throws what
+  // |check| throws, which is called now and again, or a signal handler of Python; a later call
+  // waits on.
+  bool all_have_devices(uint64_t called, std::chrono::milliseconds timeout,
+                        const std::function<void()>& check);
 
   // Called now and again by a rank that has called |called| collectives of CPU tensors and waits
   // for one of them. After a second, looks for ranks that ask after fewer collectives: the order of

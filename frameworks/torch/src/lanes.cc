@@ -43,15 +43,20 @@ Lane& Lanes::agree(c10::Device device) {
     if (is_over_) C10_THROW_ERROR(DistBackendError, "keel: the process group has ended");
     timeout = timeout_;
   }
+  // An abort of any rank, and the group's end here, end the communicator of the CPUs.
+  const auto check = [this] { cpu_->check_alive("creating the communicator of keel devices"); };
   std::shared_ptr<Lane> lane = cpu_;
-  if (agreement_->all_have_devices(cpu_->sequence(), timeout)) lane = join_devices(device, timeout);
+  if (agreement_->all_have_devices(cpu_->sequence(), timeout, check)) {
+    lane = join_devices(device, timeout, check);
+  }
   for_keel_.store(lane.get(), std::memory_order_release);
   return *lane;
 }
 
-std::shared_ptr<Lane> Lanes::join_devices(c10::Device device, milliseconds timeout) {
-  auto lane = std::make_shared<Lane>(join(*store_, "keel/device", device, rank_, size_, timeout),
-                                     device, rank_, timeout, nullptr);
+std::shared_ptr<Lane> Lanes::join_devices(c10::Device device, milliseconds timeout,
+                                          const std::function<void()>& check) {
+  const keel_comm comm = join(*store_, "keel/device", device, rank_, size_, timeout, check);
+  auto lane = std::make_shared<Lane>(comm, device, rank_, timeout, nullptr);
   bool is_over = false;
   {
     const std::lock_guard lock(mutex_);

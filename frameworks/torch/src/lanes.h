@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -45,8 +46,9 @@ class Lanes {
  private:
   // The lane of keel tensors, as the ranks agree.
   Lane& agree(c10::Device device);
-  // Joins the communicator of the ranks' keel devices.
-  std::shared_ptr<Lane> join_devices(c10::Device device, std::chrono::milliseconds timeout);
+  // Joins the communicator of the ranks' keel devices. |check|: as in join().
+  std::shared_ptr<Lane> join_devices(c10::Device device, std::chrono::milliseconds timeout,
+                                     const std::function<void()>& check);
   // Null until the ranks have agreed, and if keel tensors go through the CPU.
   Lane* device_lane() const;
 

@@ -222,7 +222,10 @@ class MessageLane {
                   " ms: the peer has made no call for the message");
       pause = std::min(2 * pause, milliseconds(50));
     }
-    const keel_comm comm = join(*store_, key_, device_, sends_ ? 0 : 1, 2, timeout_);
+    const keel_comm comm = join(*store_, key_, device_, sends_ ? 0 : 1, 2, timeout_, [this] {
+      const std::lock_guard lock(mutex_);
+      TORCH_CHECK(failure_.empty(), failure_);
+    });
     {
       std::lock_guard lock(mutex_);
       comm_ = comm;

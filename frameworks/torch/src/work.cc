@@ -30,14 +30,6 @@ std::optional<std::vector<at::Tensor>> profiled(const Call& call) {
   return std::vector<at::Tensor>{tensors.front()};
 }
 
-// Runs Python's signal handlers if this thread is the one that may. Throws what a handler raised,
-// KeyboardInterrupt for example.
-void run_signal_handlers() {
-  if (!Py_IsInitialized() || PyGILState_GetThisThreadState() == nullptr) return;
-  const pybind11::gil_scoped_acquire gil;
-  if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
-}
-
 // A future of |outputs|; one of a keel device makes the streams of its callbacks, and of the
 // threads that wait, run after the outputs' work.
 c10::intrusive_ptr<c10::ivalue::Future> new_future(const std::vector<at::Tensor>& outputs) {
@@ -59,6 +51,12 @@ void complete(c10::ivalue::Future& future, const std::vector<at::Tensor>& output
 }
 
 }  // namespace
+
+void run_signal_handlers() {
+  if (!Py_IsInitialized() || PyGILState_GetThisThreadState() == nullptr) return;
+  const pybind11::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
+}
 
 std::exception_ptr make_failure(const std::string& text) {
   try {

@@ -106,6 +106,10 @@ class CombinedWork : public c10d::Work {
   const std::vector<c10::intrusive_ptr<c10d::Work>> parts_;
 };
 
+// Runs Python's signal handlers if the calling thread is the one that may. Throws what a handler
+// raised, KeyboardInterrupt for example.
+void run_signal_handlers();
+
 // An exception with |text|, as PyTorch's backends throw.
 std::exception_ptr make_failure(const std::string& text);
 

@@ -2,6 +2,9 @@
 """Collectives in which rank 0 has tensors of the CPU, and rank 1 tensors of a keel device."""
 
 import datetime
+import os
+import signal
+import threading
 import unittest
 
 import torch
@@ -143,6 +146,46 @@ def call_none(rank, world, device):
     return text
 
 
+def end_the_wait(rank, world, device, how):
+    """Rank 1 waits for rank 0's first collective of keel tensors until |how| ends the wait."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    group = dist.new_group(timeout=datetime.timedelta(seconds=30))
+    default = dist.distributed_c10d._get_default_store()
+    agreement = dist.PrefixStore("cpu/", dist.distributed_c10d._world.pg_map[group][1])
+
+    def end():
+        while not agreement.check(["keel/lanes/asking"]):
+            pass
+        if how == "interrupt":
+            os.kill(os.getpid(), signal.SIGINT)
+        elif how == "destroy":
+            dist.destroy_process_group(group)
+        else:
+            group._get_backend(device).abort()
+
+    ends_here = rank == (0 if how == "abort of the peer" else 1)
+    text = None
+    if rank == 1:
+        if ends_here:
+            threading.Thread(target=end).start()
+        try:
+            # dist.all_reduce wants the name of the group that another thread destroys.
+            group.allreduce([torch.ones(3, device=device)]).wait()
+            text = "nothing was raised"
+        except (RuntimeError, KeyboardInterrupt) as error:
+            text = f"{type(error).__name__}: {error}"
+        default.set("ended", "1")
+    else:
+        if ends_here:
+            end()
+        default.wait(["ended"])
+    if how == "interrupt":  # the group goes on
+        tensor = torch.ones(3, device=device)
+        dist.all_reduce(tensor, group=group)
+        assert tensor.tolist() == [2] * 3, tensor
+    return text
+
+
 class UnlikeRanksTest(unittest.TestCase):
     def test_reductions(self):
         run_unlike_ranks(check_reductions)
@@ -192,6 +235,15 @@ class UnlikeRanksTest(unittest.TestCase):
     def test_ranks_that_never_call_are_named(self):
         self.assertRegex(run_device_ranks(("cpu",) * 3, call_none)[1],
                          "Timed out after 2000 ms: rank 0, rank 2 made no collective")
+
+    def test_wait_for_the_ranks_tensors_can_be_ended(self):
+        for how, wanted in (("abort", "DistBackendError: .*keel devices: .*abort"),
+                            ("abort of the peer", "DistBackendError: .*keel devices: .*rank 0"),
+                            ("destroy", "DistBackendError: .*the process group has ended"),
+                            ("interrupt", "KeyboardInterrupt")):
+            with self.subTest(how):
+                text = run_device_ranks(("cpu", "cpu"), end_the_wait, how)[1]
+                self.assertRegex(text, wanted)
 
 
 if __name__ == "__main__":
