@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process group beside Gloo: all_reduce of CPU tensors, and training steps of a small GPT.
+"""The process group beside Gloo: all_reduce of CPU tensors, and training steps of a small GPT; a
+small all_reduce beside keel.h alone.
 
-Both are timed in one run, in turns, a thread a rank. Prints medians over the turns, and the median
+All are timed in one run, in turns, a thread a rank. Prints medians over the turns, and the median
 over the turns of Gloo's time over Keel's.
 """
 
@@ -17,9 +18,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+import bench_calls
 import keel_torch
 
 SIZES = {1 << 10: 300, 1 << 20: 20, 64 << 20: 2}  # bytes, and calls a turn
+SMALL_TURNS = 5  # of each turn, beside keel.h
 LAYERS, WIDTH, HEADS, WORDS, BATCH, LENGTH = 8, 512, 8, 8192, 4, 256  # 29.5 M parameters
 
 
@@ -81,6 +84,33 @@ def time_all_reduce(groups, allocator, turns):
                     dist.all_reduce(own[size], dist.ReduceOp.MAX, group=group)
                 if turn:
                     seconds[size][name].append((time.perf_counter() - begin) / calls)
+    return seconds
+
+
+def time_small_calls(group, turns):
+    """Seconds of a small all_reduce through PyTorch, by keel.h alone, and of ctypes in the latter, a
+    list of one a turn each, in turns on the same memory."""
+    size = min(SIZES)
+    tensor = torch.ones(size // 4)
+    own = bench_calls.Calls(dist.distributed_c10d._get_default_store(), dist.get_rank(),
+                            dist.get_world_size())
+
+    def by_torch(calls):
+        begin = time.perf_counter()
+        for _ in range(calls):
+            dist.all_reduce(tensor, dist.ReduceOp.MAX, group=group)
+        return (time.perf_counter() - begin) / calls
+
+    cases = {"torch": by_torch, "keel.h": lambda calls: own.seconds(tensor, calls),
+             "ctypes": own.cost}
+    seconds = {name: [] for name in cases}
+    for turn in range(SMALL_TURNS * turns + 1):
+        for name, case in in_turn(cases, turn):
+            dist.barrier(group=group)
+            one = case(SIZES[size])
+            if turn:
+                seconds[name].append(one)
+    own.close()
     return seconds
 
 
@@ -153,6 +183,7 @@ def run_rank(rank, world, port, options, results):
         figures["alone"] = time_without_ranks(options.turns)
         for kind in options.kinds.split(","):
             figures[kind] = time_steps(kind, groups, options.turns)
+    figures["calls"] = time_small_calls(groups["keel"], options.turns)
     figures["all_reduce"] = time_all_reduce(groups, True, options.turns)
     if rank == 0:
         results.put(figures)
@@ -175,6 +206,13 @@ def report(world, figures):
             row += f"| {medians[name] * 1e6:,.0f} us ({times:.2f}x) "
         lines.append(row + "|")
         values.append({"figure": "all_reduce", "bytes": size, "ranks": world, "seconds": by_name})
+    calls = figures["calls"]
+    alone = [whole - ctypes for whole, ctypes in zip(calls["keel.h"], calls["ctypes"])]
+    more = statistics.median(ours - theirs for ours, theirs in zip(calls["torch"], alone))
+    lines.append(f"| all_reduce, {name_of(min(SIZES))}, by keel.h alone | {world} | | "
+                 f"{statistics.median(alone) * 1e6:.1f} us | through PyTorch {more * 1e6:+.1f} us |")
+    values.append({"figure": "all_reduce by keel.h", "bytes": min(SIZES), "ranks": world,
+                   "seconds": calls})
     for kind in ("DDP", "FSDP2"):
         if kind not in figures:
             continue
