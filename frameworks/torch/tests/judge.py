@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs PyTorch's own distributed tests, those inside the installed wheel, over Keel.
 
-    python judge.py [--update] [TEST...]
+    python judge.py [--update | --note] [--ranks N] [TEST...]
 
 The tests choose what to run by the name of the backend, so Keel takes Gloo's name. Compares the
-outcomes with judge.txt, or writes them there; the reasons of failures are then written by hand.
+outcomes with judge.txt, or writes them there; the reasons of failures are then written by hand. The
+list is of 4 ranks and of the PyTorch in its first line: with another number of ranks, or another
+PyTorch, only failures that are not in the list count, and --note adds a line of numbers.
 """
 
 import argparse
@@ -15,13 +17,36 @@ import sys
 import time
 import unittest
 
-os.environ.update(BACKEND="gloo", WORLD_SIZE="4", KEEL_COLLECTIVE_TABLE="builtin",
+LIST_RANKS = 4
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--update", action="store_true", help="write judge.txt, of 4 ranks")
+    parser.add_argument("--note", action="store_true", help="write the line of numbers alone")
+    parser.add_argument("--ranks", type=int, default=LIST_RANKS)
+    parser.add_argument("tests", nargs="*")
+    parsed = parser.parse_args()
+    if parsed.update and parsed.ranks != LIST_RANKS:
+        parser.error(f"the list is of {LIST_RANKS} ranks")
+    return parsed
+
+
+# Decorators of the tests read the number of ranks when they are imported.
+options = parse()
+os.environ.update(BACKEND="gloo", WORLD_SIZE=str(options.ranks), KEEL_COLLECTIVE_TABLE="builtin",
                   MASTER_ADDR="127.0.0.1")
 
 import torch
 import torch.distributed as dist
 
 import keel_torch
+
+# The tests are those of CPU tensors; a look for devices would start Keel before the ranks are forked.
+torch.keel.is_available = torch.accelerator.is_available = lambda: False
+torch.accelerator.device_count = lambda: 0
+torch.accelerator.current_accelerator = lambda *arguments, **options: None
 
 dist.Backend.register_backend("gloo", keel_torch._create, devices=["cpu"])
 
@@ -93,25 +118,32 @@ def reason_of(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--update", action="store_true", help="write judge.txt")
-    parser.add_argument("tests", nargs="*")
-    options = parser.parse_args()
     names = options.tests or unittest.defaultTestLoader.getTestCaseNames(Judge)
     result = Outcomes()
     unittest.TestSuite(Judge(name) for name in names).run(result)
     counts = {outcome: sum(value[0] == outcome for value in result.by_name.values())
               for outcome in ("passed", "skipped", "failed")}
-    print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
-    lines = [f"{name}: {outcome}" + (f": {reason}" if reason else "") + "\n"
-             for name, (outcome, reason) in sorted(result.by_name.items())]
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    print(summary)
+    head = f"PyTorch {torch.__version__}, {options.ranks} ranks: "
+    # The first line is the list's own.
+    first, others, tests = re.fullmatch(r"(PyTorch .*\n)((?:PyTorch .*\n)*)((?:.*\n)*)",
+                                        LIST.read_text()).groups()
+    is_of_list = first.startswith(head)
     if options.update:
-        LIST.write_text(f"PyTorch {torch.__version__}, 4 ranks: "
-                        + ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-                        + "\n" + "".join(lines))
+        first = head + summary + "\n"
+        tests = "".join(f"{name}: {outcome}" + (f": {reason}" if reason else "") + "\n"
+                        for name, (outcome, reason) in sorted(result.by_name.items()))
+    elif options.note:
+        lines = [line for line in others.splitlines() if not line.startswith(head)]
+        others = "".join(line + "\n" for line in sorted([*lines, head + summary]))
+    if options.update or options.note:
+        LIST.write_text(first + others + tests)
+    if options.update:
         return 0
-    known = dict(re.findall(r"^(test_\w+): (\w+)", LIST.read_text(), re.MULTILINE))
-    changed = [name for name, (outcome, _) in result.by_name.items() if known.get(name) != outcome]
+    known = dict(re.findall(r"^(test_\w+): (\w+)", tests, re.MULTILINE))
+    changed = [name for name, (outcome, _) in result.by_name.items()
+               if known.get(name) != outcome and (is_of_list or outcome == "failed")]
     for name in changed:
         print(f"{name}: {known.get(name)} in judge.txt, {result.by_name[name][0]} now")
     return 1 if changed else 0
