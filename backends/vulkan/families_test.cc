@@ -6,12 +6,28 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <string_view>
 
 #include "backends/vulkan/ops_fixture.h"
+#include "backends/vulkan/shaders.h"
 
 namespace keel::vulkan {
 
 namespace {
+
+// Functions, dtypes, strides and axes are values: a new one needs no module.
+TEST(VulkanShaders, ElementwiseAndReduceHaveAtMostTwelve) {
+#define KEEL_NAME(shader, module, shape, local_size) #module,
+#define KEEL_NAME_TWO(...) KEEL_VULKAN_TWICE(KEEL_NAME, __VA_ARGS__)
+  constexpr std::string_view kModules[] = {KEEL_VULKAN_SHADERS(KEEL_NAME, KEEL_NAME_TWO)};
+#undef KEEL_NAME_TWO
+#undef KEEL_NAME
+  const auto count = std::ranges::count_if(kModules, [](std::string_view module) {
+    return module.starts_with("elementwise") || module.starts_with("reduce");
+  });
+  EXPECT_GE(count, 2);
+  EXPECT_LE(count, 12);
+}
 
 class VulkanFamilies : public VulkanOps {
  protected:

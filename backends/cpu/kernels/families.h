@@ -96,6 +96,7 @@ struct Family {
   void (*join)(Fold fold, const Partial<Number>& from, Partial<Number>* state);
 };
 
+inline constexpr uint32_t kFamilies = 3;
 const Family<float>& family_f32();
 const Family<double>& family_f64();
 const Family<int64_t>& family_i64();

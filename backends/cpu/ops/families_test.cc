@@ -8,10 +8,21 @@
 #include <functional>
 #include <limits>
 
+#include "backends/cpu/kernels/families.h"
 #include "backends/cpu/testing/ops_fixture.h"
 
 namespace keel::cpu::testing {
 namespace {
+
+// Beside its conversions, two for each dtype, a family has kernels. Functions, dtypes, strides and
+// axes are values: a new one needs no kernel.
+TEST(CpuKernels, ElementwiseAndReduceHaveAtMostTwelve) {
+  using Family = kernels::Family<float>;
+  constexpr size_t kConversions = sizeof(Family::load) + sizeof(Family::store);
+  constexpr size_t kKernels = (sizeof(Family) - kConversions) / sizeof(Family::apply);
+  EXPECT_GE(kernels::kFamilies * kKernels, 2u);
+  EXPECT_LE(kernels::kFamilies * kKernels, 12u);
+}
 
 class CpuFamilies : public CpuOps {
  protected:
