@@ -20,6 +20,7 @@
 #include "device_allocator.h"
 #include "devices.h"
 #include "elementwise.h"
+#include "fallback.h"
 #include "views.h"
 
 namespace keel_torch::device {
@@ -79,9 +80,39 @@ void copy_bytes(const at::Tensor& destination, const at::Tensor& source, c10::De
         kCopying);
 }
 
-// The elements of |tensor| as they lie, as a dense tensor on the CPU. Waits.
+// An uninitialised contiguous tensor with the conjugate and negative bits of |tensor|.
+at::Tensor plain_like(const at::Tensor& tensor) {
+  at::Tensor plain = at::empty(tensor.sizes(), tensor.options());
+  if (tensor.is_conj()) plain._set_conj(true);
+  if (tensor.is_neg()) plain._set_neg(true);
+  return plain;
+}
+
+// Copies as copy_elements does, on the CPU, by whole spans. Waits.
+void copy_through_cpu(const at::Tensor& destination, const at::Tensor& source) {
+  at::Tensor values = span_to_cpu(source);
+  if (!destination.is_non_overlapping_and_dense()) {
+    at::Tensor whole = span_to_cpu(destination);
+    whole.copy_(values);
+    span_from_cpu(destination, whole);
+    return;
+  }
+  at::Tensor converted = at::empty_strided(destination.sizes(), destination.strides(),
+                                           values.options().dtype(destination.scalar_type()));
+  if (destination.is_conj()) converted._set_conj(true);
+  if (destination.is_neg()) converted._set_neg(true);
+  converted.copy_(values);
+  copy_bytes(destination, converted, destination.device().index());
+  synchronize(destination.device().index());
+}
+
+// The elements of |tensor| as they lie, on the CPU. Waits.
 at::Tensor to_cpu(const at::Tensor& tensor) {
-  const at::Tensor plain = tensor.is_non_overlapping_and_dense() ? tensor : plain_copy(tensor);
+  at::Tensor plain = tensor;
+  if (!tensor.is_non_overlapping_and_dense()) {
+    plain = plain_like(tensor);
+    if (tensor.numel() != 0 && !copy_on_device(plain, tensor)) return span_to_cpu(tensor);
+  }
   at::Tensor copy = at::empty_strided(plain.sizes(), plain.strides(),
                                       plain.options().device(at::kCPU).pinned_memory(false));
   if (plain.is_conj()) copy._set_conj(true);
@@ -128,7 +159,7 @@ void copy_from_cpu(const at::Tensor& destination, const at::Tensor& source, bool
     check(keel_copy(stream_of(index), handle(index), moved.mutable_data_ptr(), KEEL_HOST,
                     ready.const_data_ptr(), ready.nbytes()),
           kCopying);
-    copy_elements(destination, moved);
+    if (!copy_on_device(destination, moved)) copy_through_cpu(destination, moved);
   }
   if (!is_async || !is_pinned(ready.const_data_ptr())) synchronize(index);
 }
@@ -288,9 +319,7 @@ at::Tensor new_tensor(c10::DeviceIndex index, at::IntArrayRef sizes, at::ScalarT
 }
 
 at::Tensor plain_copy(const at::Tensor& tensor) {
-  at::Tensor copy = at::empty(tensor.sizes(), tensor.options());
-  if (tensor.is_conj()) copy._set_conj(true);
-  if (tensor.is_neg()) copy._set_neg(true);
+  at::Tensor copy = plain_like(tensor);
   copy_elements(copy, tensor);
   return copy;
 }
@@ -304,21 +333,9 @@ void copy_elements(const at::Tensor& destination, const at::Tensor& source) {
     return;
   }
   if (copy_on_device(destination, source)) return;
-  // A type that Keel lacks, or a device without a kernel: through the CPU, by whole spans.
-  at::Tensor values = span_to_cpu(source);
-  if (!destination.is_non_overlapping_and_dense()) {
-    at::Tensor whole = span_to_cpu(destination);
-    whole.copy_(values);
-    span_from_cpu(destination, whole);
-    return;
-  }
-  at::Tensor converted = at::empty_strided(destination.sizes(), destination.strides(),
-                                           values.options().dtype(destination.scalar_type()));
-  if (destination.is_conj()) converted._set_conj(true);
-  if (destination.is_neg()) converted._set_neg(true);
-  converted.copy_(values);
-  copy_bytes(destination, converted, destination.device().index());
-  synchronize(destination.device().index());
+  // A type that Keel lacks, or a device without a kernel.
+  count_fallback("aten::copy_", destination.device().index());
+  copy_through_cpu(destination, source);
 }
 
 namespace {

@@ -339,6 +339,16 @@ bool copy_on_device(const at::Tensor& destination, const at::Tensor& source) {
   Elementwise call;
   call.function = function_for(KEEL_ELEMENTWISE_FUNCTION_COPY, destination.scalar_type(),
                                from.scalar_type() != at::kBool);
+  if (call.function == KEEL_ELEMENTWISE_FUNCTION_COPY &&
+      dtype_of(from.scalar_type()) != dtype_of(destination.scalar_type()) &&
+      !from.storage().is_alias_of(destination.storage())) {
+    // Some devices cast what their elementwise does not take, and dense tensors sooner.
+    const View x(from);
+    const View y(destination);
+    const View* const inputs[] = {&x};
+    const View* const outputs[] = {&y};
+    if (run(destination.device().index(), KEEL_OP_CAST, inputs, outputs)) return true;
+  }
   return elementwise_as_given(call, destination, {from}, {0, 0, 0});
 }
 

@@ -64,6 +64,18 @@ void replace_generator(torch::jit::Stack& stack, size_t count) {
   }
 }
 
+// Counts a call, unless fallbacks are forbidden.
+void count(const std::string& name, const std::string& overload, c10::DeviceIndex device) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!forbidden, "keel: ", name, overload.empty() ? "" : "." + overload,
+                              " has no kernel for these arguments on keel:",
+                              static_cast<int>(device), " (", keel_torch::device::name(device),
+                              "), and its fallback to the CPU is forbidden; "
+                              "keel_torch.forbid_fallback(False) allows it, or "
+                              "move the tensors by .cpu()");
+  const std::lock_guard lock(counts().mutex);
+  ++counts().calls[name];
+}
+
 void fall_back_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   fall_back(op, stack);
 }
@@ -72,28 +84,22 @@ void fall_back_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const std::string& name = op.schema().name();
-  const size_t count = op.schema().arguments().size();
+  const size_t arguments = op.schema().arguments().size();
   c10::DeviceIndex device = current();
   {
-    const std::vector<at::Tensor> tensors = tensors_of(*stack, count);
+    const std::vector<at::Tensor> tensors = tensors_of(*stack, arguments);
     check_one_device(name.c_str(), tensors);
     for (const at::Tensor& tensor : tensors) {
       if (tensor.defined() && tensor.device().type() == kType) device = tensor.device().index();
     }
   }
-  const std::string& overload = op.schema().overload_name();
-  TORCH_CHECK_NOT_IMPLEMENTED(!forbidden, "keel: ", name, overload.empty() ? "" : "." + overload,
-                              " has no kernel for these arguments on keel:",
-                              static_cast<int>(device), " (", keel_torch::device::name(device),
-                              "), and its fallback to the CPU is forbidden; "
-                              "keel_torch.forbid_fallback(False) allows it, or "
-                              "move the tensors by .cpu()");
-  {
-    const std::lock_guard lock(counts().mutex);
-    ++counts().calls[name];
-  }
-  replace_generator(*stack, count);
+  count(name, op.schema().overload_name(), device);
+  replace_generator(*stack, arguments);
   at::native::cpu_fallback(op, stack);
+}
+
+void count_fallback(const std::string& name, c10::DeviceIndex device) {
+  count(name, "", device);
 }
 
 std::map<std::string, uint64_t> fallbacks() {

@@ -17,6 +17,10 @@ namespace keel_torch::device {
 // if fallbacks are forbidden, and where the tensors are of two devices.
 void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+// Counts a call of |name|, "aten::copy_", that the caller runs on the CPU for |device|. Throws if
+// fallbacks are forbidden.
+void count_fallback(const std::string& name, c10::DeviceIndex device);
+
 // Number of calls by operator, "aten::erfinv", and those of Keel's own operators for which Keel
 // ran the CPU's kernel, as "keel".
 std::map<std::string, uint64_t> fallbacks();
