@@ -19,9 +19,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 void dropout_add_f32(const DropoutMask& mask, int64_t first, const float* x, const float* bias,
                      const float* residual, float* y, int64_t count) {
-  const hn::ScalableTag<uint32_t> d;
-  HWY_ALIGN uint32_t words[4 * hn::MaxLanes(d)];
-  const auto drawn = static_cast<int64_t>(4 * hn::Lanes(d));
+  const hn::ScalableTag<uint64_t> d;
+  HWY_ALIGN uint32_t words[8 * hn::MaxLanes(d)];
+  const auto drawn = static_cast<int64_t>(4 * philox_counters(d));
   for (int64_t begin = 0; begin < count; begin += drawn) {
     philox(d, mask.offset + static_cast<uint64_t>((first + begin) / 4), mask.key, words);
     for_each_vector(std::min(drawn, count - begin), [&](auto df, int64_t j) HWY_ATTR {
@@ -43,9 +43,9 @@ void dropout_add_f32(const DropoutMask& mask, int64_t first, const float* x, con
 template <class Body>
 HWY_INLINE void for_each_factor(const DropoutMask& mask, int64_t first, int64_t count,
                                 const Body& body) {
-  const hn::ScalableTag<uint32_t> d;
-  HWY_ALIGN uint32_t words[4 * hn::MaxLanes(d)];
-  const auto drawn = static_cast<int64_t>(4 * hn::Lanes(d));
+  const hn::ScalableTag<uint64_t> d;
+  HWY_ALIGN uint32_t words[8 * hn::MaxLanes(d)];
+  const auto drawn = static_cast<int64_t>(4 * philox_counters(d));
   for (int64_t begin = 0; begin < count;) {
     const int64_t skipped = (first + begin) % 4;
     philox(d, mask.offset + static_cast<uint64_t>((first + begin) / 4), mask.key, words);

@@ -191,9 +191,9 @@ void scatter_plane(uint32_t size, const void* from, void* to, const Plane& plane
 }
 
 void random_words(uint64_t key, uint64_t counter, int64_t counters, uint32_t* words) {
-  const hn::ScalableTag<uint32_t> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < counters; i += lanes) {
+  const hn::ScalableTag<uint64_t> d;
+  const auto drawn = static_cast<int64_t>(philox_counters(d));
+  for (int64_t i = 0; i < counters; i += drawn) {
     philox(d, counter + static_cast<uint64_t>(i), key, words + 4 * i);
   }
 }
