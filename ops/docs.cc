@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/docs.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <keel/plugin_kit.hpp>
@@ -148,10 +149,21 @@ void append_dtypes(const Schema& schema, std::string* out) {
         "once: others may have a few units, functions like exp 64 u.\n";
   }
   *out += "\n| dtypes | error | NMSE | |\n|---|---|---|---|\n";
-  for (const DtypeCombination& dtypes : schema.dtypes) {
+  for (size_t c = 0; c < schema.dtypes.size(); ++c) {
+    const DtypeCombination& dtypes = schema.dtypes[c];
     std::string names;
     for (size_t i = 0; i < schema.inputs.size(); ++i) {
       names += std::string(i == 0 ? "" : ", ") + kit::dtype_name(dtypes.inputs[i]);
+    }
+    if (schema.op == KEEL_OP_CAST) {  // of many pairs: one row for all inputs of an output
+      const auto first = schema.dtypes.begin();
+      const auto is_like = [&](const DtypeCombination& other) {
+        return other.outputs[0] == dtypes.outputs[0] && other.optional == dtypes.optional;
+      };
+      if (std::any_of(first, first + static_cast<std::ptrdiff_t>(c), is_like)) continue;
+      for (const DtypeCombination& later : schema.dtypes.subspan(c + 1)) {
+        if (is_like(later)) names += std::string(" or ") + kit::dtype_name(later.inputs[0]);
+      }
     }
     names += names.empty() ? "-> " : " -> ";
     for (size_t o = 0; o < schema.outputs.size(); ++o) {

@@ -19,6 +19,18 @@ keel_status run_fill(OperatorCalls& calls, const keel_op_call& call, Temporaries
                     is_float ? Scalar{value} : whole(static_cast<int64_t>(value)));
 }
 
+// The vendor's documents do not say what becomes of integers beyond the other type's range, nor how
+// 64-bit types round: those pairs are left to the fallback.
+bool supports_cast(const Functions& functions, const keel_op_call& call) {
+  const keel_dtype from = input(call, 0).dtype;
+  const keel_dtype to = output(call, 0).dtype;
+  const auto is_float = [](keel_dtype dtype) { return dtype == KEEL_FLOAT32 || is_16_bit(dtype); };
+  const bool is_known = (is_float(from) && is_float(to)) ||
+                        (from == KEEL_FLOAT32 && to == KEEL_INT32) ||
+                        (from == KEEL_INT32 && to == KEEL_FLOAT32);
+  return is_known && functions.aclnnCast != nullptr && are_plain(call);
+}
+
 keel_status run_cast(OperatorCalls& calls, const keel_op_call& call, Temporaries /*none*/) {
   const keel_tensor& y = output(call, 0);
   return KEEL_ACLNN(calls, Cast, view_of(input(call, 0)), type_of(y.dtype), view_of(y));
@@ -188,8 +200,7 @@ bool supports_plain(const Functions& functions, const keel_op_call& call) {
 
 const Op kFill = {"aclnn.fill_scalar", KEEL_OP_NATIVE,
                   supports_plain<&Functions::aclnnInplaceFillScalar>, nullptr, run_fill};
-const Op kCast = {"aclnn.cast", KEEL_OP_NATIVE, supports_plain<&Functions::aclnnCast>, nullptr,
-                  run_cast};
+const Op kCast = {"aclnn.cast", KEEL_OP_NATIVE, supports_cast, nullptr, run_cast};
 const Op kTranspose = {"aclnn.permute", KEEL_OP_NATIVE, supports_transpose, nullptr, run_transpose};
 const Op kAdd = {"aclnn.add", KEEL_OP_NATIVE, supports_plain<&Functions::aclnnAdd>, nullptr,
                  run_add};

@@ -4,8 +4,8 @@
 // plugin's folder includes.
 //
 // Tensors are contiguous; matmul and cast_scaled also accept padded rows, transpose accepts any
-// strides of its input, and elementwise, reduce, gather and scatter any strides of all tensors. For
-// all other calls the query returns KEEL_OP_NONE, and core runs the CPU's operator.
+// strides of its input, and cast, elementwise, reduce, gather and scatter any strides of all
+// tensors. For all other calls the query returns KEEL_OP_NONE, and core runs the CPU's operator.
 #ifndef KEEL_BACKENDS_GPU_OPS_H_
 #define KEEL_BACKENDS_GPU_OPS_H_
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 #include <keel/float_types.hpp>
+#include <keel/plugin/numbers.hpp>
 
 #include "backends/gpu/ops.h"
 
@@ -118,14 +119,21 @@ const Cast* find_cast(keel_dtype from, keel_dtype to) {
   return cast == std::end(kCasts) ? nullptr : cast;
 }
 
-bool supports_cast(const keel_op_call& call) {
+// Returns NULL for calls that are elementwise's: of other pairs, or of tensors that are not dense.
+const Cast* find_cast(const keel_op_call& call) {
   const keel_dtype from = call.inputs[0]->dtype;
   const keel_dtype to = call.outputs[0]->dtype;
-  return find_cast(from, to) != nullptr && are_dense(call, {from, to});
+  return are_dense(call, {from, to}) ? find_cast(from, to) : nullptr;
 }
 
-keel_status run_cast(Stream& stream, const keel_op_call& call, void*) {
-  return run_usual(stream, call, find_cast(call.inputs[0]->dtype, call.outputs[0]->dtype)->kernel);
+bool supports_cast(const keel_op_call& call) {
+  return find_cast(call) != nullptr || kElementwiseOp.supports(kit::CopyCall(call).call());
+}
+
+keel_status run_cast(Stream& stream, const keel_op_call& call, void* workspace) {
+  const Cast* const cast = find_cast(call);
+  if (cast != nullptr) return run_usual(stream, call, cast->kernel);
+  return kElementwiseOp.run(stream, kit::CopyCall(call).call(), workspace);
 }
 
 // ---- add, scale, axpy ------------------------------------------------------------

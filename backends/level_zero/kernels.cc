@@ -64,6 +64,9 @@ bool Kernels::can_compute(const keel_op_call& call) const {
     return call.outputs[0]->dtype != KEEL_FLOAT64 ||
            kit::attributes<keel_op_scatter_attributes>(call).add == 0;
   }
+  if (call.op == KEEL_OP_CAST) {
+    return call.inputs[0]->dtype != KEEL_FLOAT64 && call.outputs[0]->dtype != KEEL_FLOAT64;
+  }
   return (call.op != KEEL_OP_ELEMENTWISE && call.op != KEEL_OP_REDUCE) ||
          kit::compute_dtype(call) != KEEL_FLOAT64;
 }

@@ -246,6 +246,12 @@ TEST_F(LevelZeroTest, WithoutDoublesOnlyOperatorsOfDoublesFallBack) {
     Sum<double> doubles(devices[0], memory, KEEL_FLOAT64);
     (void)doubles.run(stream, &status);
     EXPECT_EQ(status, has_doubles ? KEEL_OK : KEEL_UNSUPPORTED);
+    const keel_tensor x = kit::make_tensor(memory, KEEL_FLOAT32, {2});
+    for (const keel_dtype to : {KEEL_FLOAT64, KEEL_INT64, KEEL_INT8}) {
+      const keel_tensor y = kit::make_tensor(static_cast<char*>(memory) + 64, to, {2});
+      EXPECT_EQ(keel_op_cast(stream, &x, &y),
+                to == KEEL_FLOAT64 && !has_doubles ? KEEL_UNSUPPORTED : KEEL_OK);
+    }
     EXPECT_KEEL_OK(keel_op_forbid_fallback(0));
     EXPECT_EQ(doubles.run(stream, &status), (std::vector<double>{2, 4}));
     EXPECT_KEEL_OK(status);

@@ -4,8 +4,8 @@
 //
 // Tensors are float32 (exceptions: casts, sums, products, embeddings, losses, optimizers and
 // transpose) and contiguous; products and cast_scaled also accept padded rows, and transpose
-// accepts any strides of its input. elementwise, reduce, gather and scatter accept any dtypes and
-// strides (families.h). For all other calls the query returns KEEL_OP_NONE.
+// accepts any strides of its input. cast, elementwise, reduce, gather and scatter accept any dtypes
+// and strides (families.h). For all other calls the query returns KEEL_OP_NONE.
 #ifndef KEEL_BACKENDS_VULKAN_OPS_H_
 #define KEEL_BACKENDS_VULKAN_OPS_H_
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <keel/float_types.hpp>
+#include <keel/plugin/numbers.hpp>
 
 #include "backends/vulkan/ops.h"
 
@@ -79,16 +80,26 @@ int cast_type(keel_dtype dtype) {
   }
 }
 
-bool supports_cast(const Device& device, const keel_op_call& call) {
-  const keel_tensor& x = *call.inputs[0];
-  const keel_tensor& y = *call.outputs[0];
-  const int from = cast_type(x.dtype);
-  const int to = cast_type(y.dtype);
-  if (from < 0 || to < 0 || !device.physical().storage_16bit) return false;
-  return is_dense(x, x.dtype) && is_dense(y, y.dtype);
+// Whether the shader of the pairs that models cast all the time takes the call; other calls are
+// elementwise's.
+bool is_usual_cast(const keel_op_call& call) {
+  return cast_type(call.inputs[0]->dtype) >= 0 && cast_type(call.outputs[0]->dtype) >= 0 &&
+         is_dense_call(call);
 }
 
-keel_status run_cast(Stream& stream, const keel_op_call& call, void*) {
+bool supports_cast(const Device& device, const keel_op_call& call) {
+  if (is_usual_cast(call) && device.physical().storage_16bit) return true;
+  return kElementwiseOp.supports(device, kit::CopyCall(call).call());
+}
+
+uint64_t cast_workspace(const keel_op_call& call) {
+  return is_usual_cast(call) ? 0 : kElementwiseOp.workspace(kit::CopyCall(call).call());
+}
+
+keel_status run_cast(Stream& stream, const keel_op_call& call, void* workspace) {
+  if (!is_usual_cast(call)) {
+    return kElementwiseOp.run(stream, kit::CopyCall(call).call(), workspace);
+  }
   const keel_tensor& x = *call.inputs[0];
   const keel_tensor& y = *call.outputs[0];
   return convert(stream, address_of(x), x.dtype, address_of(y), y.dtype, kit::element_count(y));
@@ -179,7 +190,7 @@ keel_status convert(Stream& stream, uint64_t x, keel_dtype from, uint64_t y, kee
 }
 
 const Op kFillOp = {"vulkan.fill", supports_fill, nullptr, run_fill};
-const Op kCastOp = {"vulkan.cast", supports_cast, nullptr, run_cast};
+const Op kCastOp = {"vulkan.cast", supports_cast, cast_workspace, run_cast};
 const Op kAddOp = {"vulkan.add", supports_floats, nullptr, run_add};
 const Op kScaleOp = {"vulkan.scale", supports_floats, nullptr, run_scale};
 const Op kAxpyOp = {"vulkan.axpy", supports_floats, nullptr, run_axpy};

@@ -39,9 +39,9 @@ static inline keel_status keel_op_fill(keel_stream stream, const keel_tensor* y,
                            attributes == NULL ? &defaults : attributes, 1);
 }
 
-/* y = x in another dtype, rounded to nearest, ties to even; overflow of a float type gives
- * infinity. Conversion to int32 truncates; the result is unspecified for NaN and for values beyond
- * int32's range. */
+/* y = x in another dtype: rounded to nearest, ties to even, floats overflow to infinity, integers
+ * become 16-bit floats by way of float32. Floats are truncated to integers, and integers wrap;
+ * unspecified for NaN and beyond int32's range, for an int64 y beyond int64's. */
 static inline keel_status keel_op_cast(keel_stream stream, const keel_tensor* x,
                                        const keel_tensor* y) {
   const keel_tensor* const inputs[] = {x};
@@ -390,9 +390,9 @@ static inline keel_status keel_op_cast_scaled(
  * key, and no query sees a key beyond len_k. A mask of -infinity gives a visible key a weight of 0;
  * NaN in its key or value remains NaN. If p is not 0, the weight softmax_j(s[i,j]) is multiplied by
  * kept / (1 - p), and logsumexp is as without: kept is as in dropout_add for element (h * tokens_q
- * + i) * n + j, where i and j count from the first token and n is tokens_k rounded up to a multiple
- * of 4. The workspace grows with the number of tokens, not with tokens_q * tokens_k. cu_seqlens_q
- * and cu_seqlens_k and mask may be NULL. */
+ * + i) * n + j, where i and j count from the first token of the call and n is tokens_k rounded up
+ * to a multiple of 4. The workspace grows with the number of tokens, not with tokens_q * tokens_k.
+ * cu_seqlens_q and cu_seqlens_k and mask may be NULL. */
 static inline keel_status keel_op_attention(keel_stream stream, const keel_tensor* q,
                                             const keel_tensor* k, const keel_tensor* v,
                                             const keel_tensor* cu_seqlens_q,
@@ -566,10 +566,10 @@ static inline keel_status keel_op_clamp_backward(
 /* y = function(a, b, c) for each element. A missing tensor is its number. Computed in float64 if a
  * tensor is float64; else in int64 if all tensors are integers and the function is not one of real
  * numbers (sqrt to sigmoid, silu to gelu, atan2, the gradients but threshold_backward, lerp,
- * uniform to bernoulli); else in float32. Rounded once; truncated to integers (unspecified for NaN
- * and beyond their range), or wrapped from int64 to them. Comparisons and logic give 0 or 1;
- * integers divide truncated, by zero unspecified; relu, maximum, minimum and clamp keep NaN. i is
- * the row-major index in y. a and b and c may be NULL. */
+ * uniform to bernoulli); else in float32. Rounded once; truncated to integers as by cast, or
+ * wrapped from int64 to them. Comparisons and logic give 0 or 1; integers divide truncated, by zero
+ * unspecified; relu, maximum, minimum and clamp keep NaN. i is the row-major index in y. copy
+ * casts, and ne of a and 0 gives what frameworks call bool. a and b and c may be NULL. */
 static inline keel_status keel_op_elementwise(
     keel_stream stream, const keel_tensor* a, const keel_tensor* b, const keel_tensor* c,
     const keel_tensor* y, const keel_op_elementwise_attributes* attributes) {

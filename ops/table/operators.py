@@ -7,7 +7,7 @@ conformance cases come. A number is never reused. row.py describes the notation.
 """
 
 from row import (ANY, BELOW_ONE, INFINITY, boolean, enumerator, integer, number, of_floats,
-                 operator, tensor)
+                 of_other_pairs, operator, tensor)
 
 # ---- attributes of several operators
 
@@ -73,11 +73,12 @@ operator(
 
 operator(
     "cast", 2,
-    "y = x in another dtype, rounded to nearest, ties to even; overflow of a float type gives "
-    "infinity. Conversion to int32 truncates; the result is unspecified for NaN and for values "
-    "beyond int32's range",
+    "y = x in another dtype: rounded to nearest, ties to even, floats overflow to infinity, "
+    "integers become 16-bit floats by way of float32. Floats are truncated to integers, and "
+    "integers wrap; unspecified for NaN and beyond int32's range, for an int64 y beyond int64's",
     inputs=[tensor("x", "any")],
     outputs=[tensor("y", "as x")],
+    # Those of models first: conformance tries them in more shapes than the other pairs.
     dtypes=[
         "f32 -> bf16: rounded_once",
         "bf16 -> f32: rounded_once",
@@ -85,8 +86,10 @@ operator(
         "f16 -> f32: rounded_once",
         "f16 -> bf16: rounded_once, optional",
         "bf16 -> f16: rounded_once, optional",
-        "f32 -> i32: rounded_once unbounded, optional",
+        "f32 -> i32: moved, optional",
         "i32 -> f32: rounded_once, optional",
+        *of_other_pairs("f32 bf16 f16 f64 i64 i32 i16 i8 u8",
+                        "f32_bf16 bf16_f32 f32_f16 f16_f32 f16_bf16 bf16_f16 f32_i32 i32_f32"),
     ],
     shapes="elementwise",
 )
@@ -521,8 +524,8 @@ operator(
     "query sees a key beyond len_k. A mask of -infinity gives a visible key a weight of 0; NaN "
     "in its key or value remains NaN. If p is not 0, the weight softmax_j(s[i,j]) is multiplied "
     "by kept / (1 - p), and logsumexp is as without: kept is as in dropout_add for element "
-    "(h * tokens_q + i) * n + j, where i and j count from the first token and n is tokens_k "
-    "rounded up to a multiple of 4. The workspace grows with the number of tokens, not with "
+    "(h * tokens_q + i) * n + j, where i and j count from the first token of the call and n is "
+    "tokens_k rounded up to a multiple of 4. The workspace grows with the number of tokens, not with "
     "tokens_q * tokens_k",
     inputs=[
         tensor("q", "[tokens_q,heads,d], 1 <= d <= 256"),
@@ -755,9 +758,9 @@ operator(
     "if a tensor is float64; else in int64 if all tensors are integers and the function is not "
     "one of real numbers (sqrt to sigmoid, silu to gelu, atan2, the gradients but "
     "threshold_backward, lerp, uniform to bernoulli); else in float32. Rounded once; truncated to "
-    "integers (unspecified for NaN and beyond their range), or wrapped from int64 to them. "
-    "Comparisons and logic give 0 or 1; integers divide truncated, by zero unspecified; relu, "
-    "maximum, minimum and clamp keep NaN. i is the row-major index in y",
+    "integers as by cast, or wrapped from int64 to them. Comparisons and logic give 0 or 1; "
+    "integers divide truncated, by zero unspecified; relu, maximum, minimum and clamp keep NaN. i "
+    "is the row-major index in y. copy casts, and ne of a and 0 gives what frameworks call bool",
     inputs=[tensor("a", "as y", optional=True), tensor("b", "as y", optional=True),
             tensor("c", "as y", optional=True)],
     outputs=[tensor("y", "any", may_be=["a", "b", "c"])],
@@ -802,6 +805,9 @@ operator(
         "bf16 f32 f32 -> bf16: rounded_once, optional",
         "f32 f64 f32 -> f32: rounded_once, optional",
         "i32 f32 i8 -> i64: moved, optional",
+        "bf16 bf16 bf16 -> u8: moved, optional",
+        "f16 f16 f16 -> u8: moved, optional",
+        "f64 f64 f64 -> u8: moved, optional",
     ],
     shapes="broadcast",
     mixed="f64 f32 f16 bf16 i64 i32 i16 i8 u8",

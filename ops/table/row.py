@@ -137,6 +137,14 @@ def of_floats(text):
             for dtype in ("f32", "bf16", "f16")]
 
 
+def of_other_pairs(dtypes, but):
+    """Conversions between each ordered pair of |dtypes| except those of |but|, all optional."""
+    pairs = [(a, b) for a in dtypes.split() for b in dtypes.split()
+             if a != b and f"{a}_{b}" not in but.split()]
+    return [f"{a} -> {b}: {'moved' if b[0] in 'iu' else 'rounded_once'}, optional"
+            for a, b in pairs]
+
+
 def operator(name, number, doc, *, outputs, dtypes, inputs=(), attributes=(), accumulation=None,
              shapes=None, mixed=""):
     """Adds a row. |dtypes|: "INPUT... -> OUTPUT...: TOLERANCE[, optional]", where optional leaves

@@ -10,6 +10,7 @@
 #include <limits>
 #include <numbers>
 
+#include "ops/testing/conversions.h"
 #include "ops/testing/philox.h"
 #include "ops/testing/reference.h"
 
@@ -290,10 +291,11 @@ double draw(const CaseTensor& tensor, uint64_t element, uint64_t bits) {
       return edge(bits);
     case Distribution::kIntegralEdges:
       return integral_edge(tensor.dtype, bits);
-    case Distribution::kEveryValue:  // by its bits
-    case Distribution::kBoundaries:  // by the element
-    case Distribution::kLogSumExp:   // made from the logits, by CaseData
-    case Distribution::kNaN:         // left as set bits
+    case Distribution::kEveryValue:   // by its bits
+    case Distribution::kConversions:  // likewise
+    case Distribution::kBoundaries:   // by the element
+    case Distribution::kLogSumExp:    // made from the logits, by CaseData
+    case Distribution::kNaN:          // left as set bits
       break;
   }
   return kNaN;
@@ -326,6 +328,9 @@ void fill_tensor(const CaseTensor& tensor, uint64_t seed, uint64_t key, uint32_t
       const uint32_t size = kit::dtype_size(tensor.dtype);
       std::memcpy(first + offset * size, &element, size);  // little endian
       ++element;
+    } else if (tensor.distribution == Distribution::kConversions) {
+      store_conversion(first, tensor.dtype, static_cast<keel_dtype>(tensor.bound), offset,
+                       element++);
     } else if (tensor.distribution == Distribution::kBoundaries) {
       store_element(first, tensor.dtype, offset, boundary(tensor, element++));
     } else {

@@ -15,6 +15,10 @@ namespace keel::ops {
 KEEL_FOR_EACH_OP(KEEL_DECLARE_CASES)
 #undef KEEL_DECLARE_CASES
 
+// How many combinations of dtypes, from the first, are tried in every shape and layout: all but for
+// cast, whose pairs beyond those of models have fewer cases.
+uint32_t common_combinations(keel_op_id op);
+
 // Generators shared by all or several operators; empty for an operator to which they do not apply.
 //
 // cases_planned.cc: pairwise combinations of attributes, optional inputs, dtypes, aliasing and

@@ -151,6 +151,12 @@ Case in_place(Case source, uint32_t output, uint32_t input) {
   return source;
 }
 
+uint32_t common_combinations(keel_op_id op) {
+  constexpr uint32_t kCastsOfModels = 8;  // up to int32 to float32
+  return op == KEEL_OP_CAST ? kCastsOfModels
+                            : static_cast<uint32_t>(find_schema(op)->dtypes.size());
+}
+
 std::vector<Case> edge_cases(keel_op_id op) {
 #define KEEL_CASES_ENTRY(NUMBER, name, Name) &name##_cases,
   static constexpr std::vector<Case> (*kCases[])() = {nullptr, KEEL_FOR_EACH_OP(KEEL_CASES_ENTRY)};

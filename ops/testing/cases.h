@@ -50,6 +50,7 @@ enum class Distribution : uint8_t {
   kEdges,               // where 16- and 8-bit types round, overflow and underflow
   kIntegralEdges,       // the ends of int32, and where float32 begins to skip integers
   kEveryValue,          // element i has the bits of i: all values of a type of 8 or 16 bits
+  kConversions,         // values that are hard to convert to the dtype |bound|, in turn
   kNaN                  // content that must not be read; integers have all bits set
 };
 

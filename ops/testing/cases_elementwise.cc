@@ -47,7 +47,7 @@ std::vector<Case> elementwise_cases(keel_op_id op, const std::vector<Distributio
                                     const Attributes& attributes) {
   const Schema& schema = *find_schema(op);
   std::vector<Case> cases;
-  for (uint32_t c = 0; c < schema.dtypes.size(); ++c) {
+  for (uint32_t c = 0; c < common_combinations(op); ++c) {
     const auto add = [&](const std::string& suffix, std::vector<CaseTensor> inputs,
                          std::vector<CaseTensor> outputs) {
       cases.push_back(make_case(op, c, suffix, std::move(inputs), std::move(outputs), attributes));
@@ -102,7 +102,7 @@ void add_variant(std::vector<Case>* cases, keel_op_id op, const std::string& nam
                  const std::vector<Distribution>& distributions, const Attributes& attributes) {
   const Schema& schema = *find_schema(op);
   const Shape shape = {1009};
-  for (uint32_t c = 0; c < schema.dtypes.size(); ++c) {
+  for (uint32_t c = 0; c < common_combinations(op); ++c) {
     cases->push_back(make_case(op, c, shape_text(shape) + "/" + name,
                                inputs_of(schema, c, shape, distributions),
                                outputs_of(schema, c, shape), attributes));
@@ -155,6 +155,41 @@ std::vector<Case> fill_cases() {
   return cases;
 }
 
+// Each pair of dtypes, on the values that are hard to convert: dense, and in one other layout.
+void add_conversions(std::vector<Case>* cases) {
+  const Schema& schema = *find_schema(KEEL_OP_CAST);
+  for (uint32_t c = 0; c < schema.dtypes.size(); ++c) {
+    const keel_dtype to = schema.dtypes[c].outputs[0];
+    const auto add = [&](const Shape& shape, const std::string& layout, const auto& lay_out) {
+      CaseTensor x = dense(schema.dtypes[c].inputs[0], shape, Distribution::kConversions, to);
+      CaseTensor y = dense(to, shape, Distribution::kNaN);
+      lay_out(&x, &y);
+      cases->push_back(
+          make_case(KEEL_OP_CAST, c, "conversions/" + shape_text(shape) + layout, {x}, {y}));
+    };
+    add({523}, "", [](CaseTensor*, CaseTensor*) {});
+    switch (c % 5) {
+      case 0:
+        add(kShape, "/input_padded", [](CaseTensor* x, CaseTensor*) { *x = padded(*x, 3); });
+        break;
+      case 1:
+        add(kShape, "/input_transposed", [](CaseTensor* x, CaseTensor*) { *x = transposed(*x); });
+        break;
+      case 2:
+        add({17, 131}, "/input_broadcast", [](CaseTensor* x, CaseTensor*) { *x = broadcast(*x); });
+        break;
+      case 3:
+        add(kShape, "/output_padded", [](CaseTensor*, CaseTensor* y) { *y = padded(*y, 5); });
+        break;
+      default:
+        add({2, 3, 1, 5, 2, 7, 2}, "/transposed", [](CaseTensor* x, CaseTensor* y) {
+          *x = transposed(*x);
+          *y = shifted(padded(*y, 1), 3);
+        });
+    }
+  }
+}
+
 std::vector<Case> cast_cases() {
   std::vector<Case> cases;
   for (Case& each : elementwise_cases(KEEL_OP_CAST, {Distribution::kWide}, {})) {
@@ -170,6 +205,7 @@ std::vector<Case> cast_cases() {
     if (each.inputs[0].dtype == KEEL_INT32 || each.outputs[0].dtype == KEEL_INT32) continue;
     cases.push_back(std::move(each));
   }
+  add_conversions(&cases);
   return cases;
 }
 

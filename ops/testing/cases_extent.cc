@@ -148,7 +148,7 @@ void add_far(const Far& far, std::vector<Case>* cases) {
     for (const auto& values : plan.attributes) call.attributes.push_back(values[0]);
   }
   const size_t combinations =
-      far.dtypes == Dtypes::kAll ? find_schema(far.op)->dtypes.size() : size_t{1};
+      far.dtypes == Dtypes::kAll ? size_t{common_combinations(far.op)} : size_t{1};
   const auto add = [&](const std::vector<Extents>& some, Profile profile) {
     for (const Extents& extents : some) {
       call.extents = extents;

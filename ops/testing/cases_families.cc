@@ -101,6 +101,20 @@ void add_large(ElementwiseCases* cases, const Function& function) {
   each->profile = Profile::kQuick;
 }
 
+// What frameworks do to make bool of a tensor: y = a != 0, which NaN is.
+void add_to_bool(ElementwiseCases* cases) {
+  Numbers zero;
+  zero.b = 0;
+  const Function& function = kFunctions[KEEL_ELEMENTWISE_FUNCTION_NE];
+  for (uint32_t c = 0; c < cases->schema().dtypes.size(); ++c) {
+    const DtypeCombination& dtypes = cases->schema().dtypes[c];
+    if (dtypes.outputs[0] != KEEL_UINT8) continue;
+    Case* const each = cases->add(function, c, "to_bool", {263}, zero, 1U << 1);
+    each->inputs[0].distribution = D::kConversions;
+    each->inputs[0].bound = KEEL_FLOAT64;  // takes all values
+  }
+}
+
 // Divisors of both signs: integers divide truncated, and by floor, and have remainders of the sign
 // of either.
 void add_signs(ElementwiseCases* cases, const Function& function) {
@@ -260,6 +274,7 @@ std::vector<Case> elementwise_cases() {
     add_signs(&cases, function);
     add_large(&cases, function);
   }
+  add_to_bool(&cases);
   for (uint32_t c = 0; c < combinations; ++c) add_layouts_of_dtypes(&cases, c);
   for (const int64_t number : {KEEL_ELEMENTWISE_FUNCTION_COPY, KEEL_ELEMENTWISE_FUNCTION_ADD}) {
     add_far_places(&cases, kFunctions[number]);

@@ -364,10 +364,13 @@ std::vector<Case> moved_cases(keel_op_id op) {
       push({5, 4, 3}, {5, 9, 3}, 1);
       push({5, 4, 3}, {5, 4, 1}, 2);
       push({3, 0}, {3, 4}, 1);
+      push({3, 4}, {3, 0}, 1);
       push({2, 1, 3, 1, 2, 1, 2, 3}, {2, 1, 3, 1, 5, 1, 2, 3}, 4);
       push({65, 129}, {65, 1}, 1);
       push({65, 1}, {65, 129}, 1);
-      Case* each = push({33, 17}, {40, 17}, 0, "some_outside");
+      Case* each = push({33, 17}, {40, 17}, 0, "non_finite");
+      each->inputs[0].distribution = D::kNonFinite;
+      each = push({33, 17}, {40, 17}, 0, "some_outside");
       each->inputs[1].distribution = D::kIndices;
       each->inputs[1].base = -2;
       each->inputs[1].bound = (op == KEEL_OP_GATHER ? 33 : 40) + 4;

@@ -88,7 +88,8 @@ struct Choice {
 
 class Planner {
  public:
-  explicit Planner(const CasePlan& plan) : plan_(plan), schema_(*find_schema(plan.op)) {
+  explicit Planner(const CasePlan& plan)
+      : plan_(plan), schema_(*find_schema(plan.op)), combinations_(common_combinations(plan.op)) {
     add_optional_groups();
     add_places();
   }
@@ -185,7 +186,7 @@ class Planner {
   // |few_extents|: only the odd ones, and those just above a block.
   void add_pairs(const char* prefix, const NamedLayout* layouts, size_t layout_count,
                  bool few_extents) {
-    std::vector<size_t> levels = {schema_.dtypes.size()};
+    std::vector<size_t> levels = {combinations_};
     for (const auto& part : plan_.extents) levels.push_back(few_extents ? 2 : part.size());
     for (const auto& values : plan_.attributes) levels.push_back(values.size());
     for (size_t i = 0; i < optional_.size(); ++i) levels.push_back(2);
@@ -195,7 +196,7 @@ class Planner {
 
     std::vector<Exclusion> exclusions;
     for (size_t p = 0; p < places_.size(); ++p) {
-      for (uint32_t c = 0; c < schema_.dtypes.size(); ++c) {
+      for (uint32_t c = 0; c < combinations_; ++c) {
         if (!can_share(c, places_[p])) exclusions.push_back({place_factor, p, 0, c});
       }
       for (size_t group = 0; group < optional_.size(); ++group) {
@@ -231,7 +232,7 @@ class Planner {
     }
   }
 
-  uint32_t next_combination() { return static_cast<uint32_t>(turn_++ % schema_.dtypes.size()); }
+  uint32_t next_combination() { return static_cast<uint32_t>(turn_++ % combinations_); }
 
   // Adds one case for each tensor, with the layout from |change|. Tensors that |change| leaves
   // unmodified get no case.
@@ -311,7 +312,7 @@ class Planner {
                                                    {"_minus_inf", -kInfinity},
                                                    {"_large", 0x1p60}};
     const int64_t columns[] = {67, 515, 2050};
-    for (const auto& row : pairwise({schema_.dtypes.size(), std::size(columns), std::size(lone)})) {
+    for (const auto& row : pairwise({combinations_, std::size(columns), std::size(lone)})) {
       Choice choice = usual();
       choice.combination = static_cast<uint32_t>(row[0]);
       choice.call.extents = plan_.rows(columns[row[1]]);
@@ -340,6 +341,7 @@ class Planner {
 
   const CasePlan& plan_;
   const Schema& schema_;
+  const uint32_t combinations_;
   std::vector<uint32_t> optional_;  // bits of inputs that are omitted together
   std::vector<Places> places_;
   size_t turn_ = 0;

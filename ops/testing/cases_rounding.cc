@@ -113,7 +113,7 @@ std::vector<std::pair<const char*, CaseTensor>> conversions(keel_dtype from, kee
 
 std::vector<Case> cast_roundings() {
   std::vector<Case> cases;
-  const auto dtypes = find_schema(KEEL_OP_CAST)->dtypes;
+  const auto dtypes = find_schema(KEEL_OP_CAST)->dtypes.first(common_combinations(KEEL_OP_CAST));
   for (uint32_t c = 0; c < dtypes.size(); ++c) {
     const keel_dtype to = dtypes[c].outputs[0];
     for (auto& [name, x] : conversions(dtypes[c].inputs[0], to)) {

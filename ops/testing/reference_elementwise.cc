@@ -2,7 +2,9 @@
 // References: elementwise operators.
 #include <algorithm>
 #include <cmath>
+#include <keel/plugin/numbers.hpp>
 
+#include "ops/testing/conversions.h"
 #include "ops/testing/reference_functions.h"
 #include "ops/testing/reference_workspace.h"
 
@@ -27,8 +29,22 @@ void fill_reference(Workspace& w) {
 }
 
 void cast_reference(Workspace& w) {
-  const keel_dtype dtype = w.call().outputs[0]->dtype;
-  for (size_t i = 0; i < w.count(); ++i) w.out(0)[i] = round_to_dtype(w.in(0)[i], dtype);
+  const keel_tensor& x = *w.call().inputs[0];
+  const keel_dtype to = w.call().outputs[0]->dtype;
+  if (!kit::is_integer(x.dtype)) {
+    for (size_t i = 0; i < w.count(); ++i) {
+      const double value = w.in(0)[i];
+      w.out(0)[i] =
+          kit::is_integer(to) ? truncate_to_dtype(value, to) : round_once_to_dtype(value, to);
+    }
+    return;
+  }
+  const std::vector<int64_t> values = read_integers(x);
+  const keel_dtype computed = to == KEEL_FLOAT64 ? KEEL_FLOAT64 : KEEL_FLOAT32;
+  for (size_t i = 0; i < w.count(); ++i) {
+    w.out(0)[i] = kit::is_integer(to) ? wrap_to_dtype(values[i], to)
+                                      : round_to_dtype(round_integer(values[i], computed), to);
+  }
 }
 
 void scale_reference(Workspace& w) {

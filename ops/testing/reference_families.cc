@@ -6,6 +6,7 @@
 #include <keel/plugin/numbers.hpp>
 
 #include "ops/schema_parts.h"
+#include "ops/testing/conversions.h"
 #include "ops/testing/philox.h"
 #include "ops/testing/reference_functions.h"
 #include "ops/testing/reference_workspace.h"
@@ -320,22 +321,6 @@ int64_t of_integers(const keel_op_elementwise_attributes& attributes, uint64_t i
   }
 }
 
-// |value| modulo 2^bits of |dtype|, as an integer type stores it.
-double wrapped_to(int64_t value, keel_dtype dtype) {
-  switch (dtype) {
-    case KEEL_INT32:
-      return static_cast<int32_t>(value);
-    case KEEL_INT16:
-      return static_cast<int16_t>(value);
-    case KEEL_INT8:
-      return static_cast<int8_t>(value);
-    case KEEL_UINT8:
-      return static_cast<uint8_t>(value);
-    default:
-      return static_cast<double>(value);
-  }
-}
-
 // How a function rounds.
 enum class Rounding : uint8_t { kOnce, kFew, kTranscendental };
 
@@ -379,25 +364,31 @@ void elementwise_reference(Workspace& w) {
   const auto attributes = w.attributes<keel_op_elementwise_attributes>();
   const keel_dtype computed = kit::compute_dtype(call);
   const keel_dtype stored = call.outputs[0]->dtype;
-  const std::array<double, 3> numbers = {attributes.a_number, attributes.b_number,
-                                         attributes.c_number};
+  const double numbers[] = {attributes.a_number, attributes.b_number, attributes.c_number};
+  std::array<std::vector<int64_t>, 3> integers;  // of tensors of integers, exact
+  for (uint32_t k = 0; k < 3; ++k) {
+    const keel_tensor* const tensor = call.inputs[k];
+    if (tensor != nullptr && kit::is_integer(tensor->dtype)) integers[k] = read_integers(*tensor);
+  }
+  auto rounded = attributes;
+  rounded.alpha = round_to_dtype(attributes.alpha, computed);
   for (size_t i = 0; i < w.count(); ++i) {
-    std::array<double, 3> operands = {};
-    for (uint32_t k = 0; k < 3; ++k) {
-      operands[k] = round_to_dtype(call.inputs[k] == nullptr ? numbers[k] : w.in(k)[i], computed);
-    }
-    const auto [a, b, c] = operands;
     if (computed == KEEL_INT64) {
-      w.out(0)[i] = wrapped_to(of_integers(attributes, i, static_cast<int64_t>(a),
-                                           static_cast<int64_t>(b), static_cast<int64_t>(c)),
-                               stored);
+      const auto operand = [&](uint32_t k) {
+        return integers[k].empty() ? kit::truncated(numbers[k]) : integers[k][i];
+      };
+      w.out(0)[i] =
+          wrap_to_dtype(of_integers(attributes, i, operand(0), operand(1), operand(2)), stored);
       continue;
     }
-    auto rounded = attributes;
-    rounded.alpha = round_to_dtype(attributes.alpha, computed);
-    const Computed result = of_real(rounded, i, a, b, c);
-    w.out(0)[i] =
-        kit::is_integer(stored) ? std::trunc(round_to_dtype(result.value, computed)) : result.value;
+    const auto operand = [&](uint32_t k) {
+      if (!integers[k].empty()) return round_integer(integers[k][i], computed);
+      return round_to_dtype(call.inputs[k] == nullptr ? numbers[k] : w.in(k)[i], computed);
+    };
+    const Computed result = of_real(rounded, i, operand(0), operand(1), operand(2));
+    w.out(0)[i] = kit::is_integer(stored)
+                      ? truncate_to_dtype(round_to_dtype(result.value, computed), stored)
+                      : result.value;
     w.size(0)[i] = std::isfinite(result.size) ? result.size : 0;
   }
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <keel/float_types.hpp>
+#include <keel/plugin/numbers.hpp>
 #include <keel/plugin_kit.hpp>
 
 #include "backends/cpu/kernels/kernels.h"
@@ -113,15 +114,26 @@ void fill_run(Stream& stream, const keel_op_call& call, void*) {
 
 // ---- cast --------------------------------------------------------------------
 
-OpSupport cast_query(const keel_op_call& call) {
-  const auto function = kernels::cast_function(call.inputs[0]->dtype, call.outputs[0]->dtype);
-  return {function != nullptr && flat(call) ? "cast" : nullptr};
+// The function for flat tensors of the pairs that models cast all the time; NULL for other calls,
+// which are elementwise's.
+kernels::CastFunction flat_cast(const keel_op_call& call) {
+  return flat(call) ? kernels::cast_function(call.inputs[0]->dtype, call.outputs[0]->dtype)
+                    : nullptr;
 }
 
-void cast_run(Stream& stream, const keel_op_call& call, void*) {
+OpSupport cast_query(const keel_op_call& call) {
+  if (flat_cast(call) != nullptr) return {"cast"};
+  return kElementwiseOperator.query(kit::CopyCall(call).call());
+}
+
+void cast_run(Stream& stream, const keel_op_call& call, void* workspace) {
+  const auto function = flat_cast(call);
+  if (function == nullptr) {
+    kElementwiseOperator.run(stream, kit::CopyCall(call).call(), workspace);
+    return;
+  }
   const keel_tensor& x = *call.inputs[0];
   const keel_tensor& y = *call.outputs[0];
-  const auto function = kernels::cast_function(x.dtype, y.dtype);
   const auto* const from = address<const char>(stream, x);
   auto* const to = address<char>(stream, y);
   const int64_t from_size = kit::dtype_size(x.dtype);
