@@ -3,56 +3,47 @@
 """Runs the conformance suite on plugins with one edit each, and prints which it catches.
 
   mutants.py [--check] [--build BUILD] [--scratch FOLDER] [--lanes N] [--json FILE] [FILTER...]
+  mutants.py --update RESULTS...
 
 FILTER: globs of ids (sample/*, cpu/copy_*); a bare word stands for WORD/* and for */WORD*.
 
 Each list beside this script has the mutants of one plugin: an edit of one source, the level that
 should see it, and the sentence of abi.h that it breaks. A mutant is built in a scratch copy of the
-tree, the suite runs on it at that level first and as a whole if that finds nothing. An entry with
-"lawful" is an edit that a right plugin may have, and the whole suite must pass on it. One with
-"missed" is known not to be caught. A backend that no longer has operators that it has without the
-edit is not judged, since the suite would judge the loss and not the edit; kind "capabilities", and
-"loses": the reason why the fault itself takes them away, allow it. "environment": variables in which
-alone the edited lines run; {prefix} stands for the folder with bin/ and lib/.
+tree. cases.json names the case that caught a mutant last: that case runs first and alone, then the
+level, then the whole suite, until one finds the fault. --update puts the cases of results into
+cases.json. A case there that no longer exists, or passes, costs its own time and no more.
+
+An entry with "lawful" is an edit that a right plugin may have, and the whole suite must pass on it.
+One with "missed" is known not to be caught. A backend that no longer has operators that it has
+without the edit is not judged, since the suite would judge the loss and not the edit; kind
+"capabilities", and "loses": the reason why the fault itself takes them away, allow it.
+"environment": variables in which alone the edited lines run; {prefix} stands for the folder with
+bin/ and lib/.
 
 Exit status: 0, or 1 where a lawful edit fails, a fault that is not "missed" is missed, or an edit
 does not apply or build or is not judged.
 """
 import argparse
-import collections
 import concurrent.futures
 import fnmatch
 import json
 import os
 import pathlib
 import queue
-import shutil
-import signal
-import subprocess
 import sys
 import threading
 import time
 
+sys.dont_write_bytecode = True
+from lane import ROOT, Broken, Lane, NoSuchCase, operators, text  # noqa: E402
+
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+CASES = HERE / "cases.json"
 KINDS = ["operators", "kernels", "collectives", "copies", "streams", "capabilities", "errors", "memory",
          "time"]
 LEVELS = ["null", "core", "async", "memory", "ops", "kernels", "collectives", "multi_device"]
 MEMBERS = {"id", "file", "before", "after", "level", "kind", "why", "filter", "lawful", "missed",
            "loses", "environment"}
-BAD = ("fail", "crash", "timeout")
-# Of one suite: its quick profile takes 60 s on two cores, and both may be busy. A mutant that makes
-# every case hang is not waited for to the end.
-RUN_SECONDS = 300
-# How long a run goes on for a case that fails by a check, after one that crashed or hung.
-TEST_TIMEOUT_SECONDS = 60
-BUILD_SECONDS = 900
-LIST_SECONDS = 60
-PLUGINS = "lib/keel/plugins"  # in a build and in a prefix
-
-
-class Broken(Exception):
-    """An edit that does not apply or build, or a run that says nothing."""
 
 
 class Unjudged(Exception):
@@ -62,12 +53,9 @@ class Unjudged(Exception):
 # ---- lists -------------------------------------------------------------------------------
 
 
-def text(value):
-    return value if isinstance(value, str) else "\n".join(value)
-
-
 def defect(entry, target, seen):
-    """Why |entry| of the list |target| cannot be used; None if it can."""
+    """Why |entry| of the list |target| cannot be used; None if it can. |seen|: the id of each entry
+    before it, and the sources that each makes."""
     unknown = set(entry) - MEMBERS
     missing = {"id", "file", "before", "after", "level", "kind", "why"} - set(entry)
     if unknown or missing:
@@ -79,23 +67,27 @@ def defect(entry, target, seen):
     if entry["kind"] not in KINDS or entry["level"] not in LEVELS:
         return f"kind {entry['kind']} or level {entry['level']} is not known"
     try:
-        count = (ROOT / entry["file"]).read_text().count(text(entry["before"]))
+        source = (ROOT / entry["file"]).read_text()
     except OSError as error:
         return str(error)
+    count = source.count(text(entry["before"]))
     if count != 1:
         return f"\"before\" occurs {count} times in {entry['file']}"
     if text(entry["before"]) == text(entry["after"]):
         return "\"after\" equals \"before\""
-    return None
+    edited = (target, entry["file"], source.replace(text(entry["before"]), text(entry["after"])),
+              str(entry.get("environment")))
+    twin = seen.setdefault(edited, entry["id"])
+    return None if twin == entry["id"] else f"makes the same source as {twin}"
 
 
 def read_lists():
     """(target, entry, defect) of all lists."""
-    found, seen = [], set()
-    for path in sorted(HERE.glob("*.json")):
+    found, seen = [], {}
+    for path in sorted(set(HERE.glob("*.json")) - {CASES}):
         for entry in json.loads(path.read_text()):
             found.append((path.stem, entry, defect(entry, path.stem, seen)))
-            seen.add(entry.get("id"))
+            seen[entry.get("id")] = entry.get("id")
     return found
 
 
@@ -105,224 +97,86 @@ def is_chosen(name, filters):
         for each in filters for glob in (each, f"{each}/*", f"*/{each}*"))
 
 
-# ---- builds ------------------------------------------------------------------------------
+# ---- remembered cases --------------------------------------------------------------------
 
 
-def mirror(scratch):
-    """Makes |scratch| equal to the tree, files that are the same left as they are, so that ninja
-    builds no more than what changed since the last time."""
-    known = set()
-    for folder, folders, files in os.walk(ROOT):
-        if pathlib.Path(folder) == ROOT:
-            folders[:] = [each for each in folders if each not in (".git", "build")]
-            files = [each for each in files if each != ".git"]
-        to = scratch / pathlib.Path(folder).relative_to(ROOT)
-        to.mkdir(parents=True, exist_ok=True)
-        for name in files:
-            source, copy = pathlib.Path(folder, name), to / name
-            known.add(copy)
-            if source.is_symlink():
-                continue
-            if not copy.exists() or copy.read_bytes() != source.read_bytes():
-                shutil.copy(source, copy)
-    for folder, folders, files in os.walk(scratch):
-        if pathlib.Path(folder) == scratch:
-            folders[:] = [each for each in folders if each != "build"]
-        for name in files:
-            if pathlib.Path(folder, name) not in known:
-                pathlib.Path(folder, name).unlink()
+def read_cases():
+    """What caught a mutant last: {id: {"case": its id, "outcome": one of BAD}}."""
+    return json.loads(CASES.read_text()) if CASES.exists() else {}
 
 
-def call(command, folder, seconds, environment=None):
-    """Runs |command| in a process group of its own; (exit status, output), None if it took longer."""
-    process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               errors="replace")
-    try:
-        output, _ = process.communicate(timeout=seconds)
-        return process.returncode, output
-    except subprocess.TimeoutExpired:
-        end(process)
-        return None, process.communicate()[0]
-
-
-def end(process):
-    """Ends the process and, by their death signal, its workers."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-            process.wait(timeout=5)
-            return
-        except ProcessLookupError:
-            return
-        except subprocess.TimeoutExpired:
+def remember(cases, results, ids):
+    """|cases| after |results|, of mutants that are in |ids| alone."""
+    known = {name: case for name, case in cases.items() if name in ids}
+    for each in results:
+        if each["id"] not in ids:
             continue
+        if each["result"] == "missed":
+            known.pop(each["id"], None)
+        elif each["result"] == "caught" and "/" in each["case"]:  # "loading" is no case
+            known[each["id"]] = {"case": each["case"], "outcome": each["outcome"]}
+    return known
 
 
-def options_of(name):
-    """The backend, and the chip that it runs on."""
-    return ["--backend", name, *(["--emulated"] if name == "cuda" else [])]
+def update(files):
+    cases = read_cases()
+    ids = {entry["id"] for _, entry, _ in read_lists()}
+    for each in files:
+        cases = remember(cases, json.loads(each.read_text()), ids)
+    lines = [f" {json.dumps(name)}: {json.dumps(case)}" for name, case in sorted(cases.items())]
+    CASES.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    print(f"{CASES.relative_to(ROOT)}: cases of {len(cases)} mutants")
 
 
-def operators(prefix, name):
-    """Those that the backend in |prefix| has a kernel for, as "operator/dtypes"; None if it does
-    not say."""
-    try:
-        answer = subprocess.run([str(prefix / "bin/keel"), "ops", "list", *options_of(name), "--json"],
-                                env=dict(os.environ, KEEL_PLUGIN_PATH=str(prefix / PLUGINS)),
-                                capture_output=True, timeout=LIST_SECONDS, check=True)
-        return {f"{each['op']}/{each['dtype']}" for each in json.loads(answer.stdout)["ops"]
-                if each["support"].get(name, {}).get("kernel")}
-    except (subprocess.SubprocessError, ValueError, KeyError):
-        return None  # the suite sees a crash or a refusal
-
-
-class Lane:
-    """A scratch copy, in which one mutant after another is made."""
-
-    def __init__(self, folder, build, compiler):
-        self.tree = folder / "tree"
-        self.build = self.tree / "build"
-        self.unedited = build
-        # The program that tests, and what it loads: --emulated takes the folder beside its library.
-        self.prefix = folder / "prefix"
-        self.plugins = None  # where that program finds the plugins beside the one that it tests
-        self.compiler = compiler
-        self.is_configured = False
-        mirror(self.tree)
-        self.build.mkdir(exist_ok=True)
-        shutil.rmtree(self.prefix, ignore_errors=True)
-        (self.prefix / "bin").mkdir(parents=True)
-        shutil.copy(build / "bin/keel", self.prefix / "bin")
-        shutil.copytree(build / "lib", self.prefix / "lib", symlinks=True,
-                        ignore=lambda *_: {"keel", "CMakeFiles"})
-        # Objects that another lane, or the build of the tree, has made are found again.
-        self.environment = dict(os.environ, CCACHE_BASEDIR=str(self.tree), CCACHE_NOHASHDIR="1")
-
-    def make(self, command, seconds=BUILD_SECONDS):
-        status, output = call(command, self.build, seconds, self.environment)
-        if status != 0:
-            raise Broken("does not build:\n" + output[-3000:].strip())
-
-    def build_sample(self, with_ccl):
-        """Without CMake, which would configure the whole tree for four sources."""
-        sample = "samples/out_of_tree_plugin"
-        sources = [f"{sample}/{name}.cc" for name in ("chip", "ops", "tables")]
-        if with_ccl:
-            sources += [f"conformance/faulty/{name}.cc"
-                        for name in ("plain_ccl", "plain_plugin", "ccl_none")]
-        else:
-            sources.append(f"{sample}/plugin.cc")
-        cache = ["ccache"] if shutil.which("ccache") else []
-        objects = []
-        for source in sources:
-            objects.append(source.replace("/", "_")[:-3] + ".o")
-            self.make([*cache, self.compiler, "-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden",
-                       "-w", f"-I{self.tree}", f"-I{self.tree / 'include'}", "-c",
-                       str(self.tree / source), "-o", objects[-1]])
-        self.make([self.compiler, "-shared", "-pthread", *objects, "-o", "libkeel_mutant.so",
-                   f"-Wl,--version-script={self.tree / 'cmake/plugin.map'}"])
-        self.plugins = self.unedited / PLUGINS
-        return ["--plugin", str(self.build / "libkeel_mutant.so")]
-
-    def build_backend(self, name):
-        if not self.is_configured:
-            self.make(["cmake", "-S", str(self.tree), "-B", str(self.build), "-G", "Ninja",
-                       "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_CXX_COMPILER={self.compiler}",
-                       "-DKEEL_BUILD_TESTS=OFF", "-DKEEL_BUILD_SAMPLES=OFF",
-                       "-DKEEL_BUILD_BENCH=OFF"])
-            self.is_configured = True
-        targets = [f"keel_{name}"]
-        if name == "cuda":
-            targets.append("keel_simt_host")
-        self.make(["ninja", *targets])
-        # The mutant in the place of the plugin it is of, beside the CPU's, which the suite needs.
-        shutil.rmtree(self.prefix / "lib/keel", ignore_errors=True)
-        self.plugins = self.prefix / PLUGINS
-        self.plugins.mkdir(parents=True)
-        shutil.copy(self.unedited / PLUGINS / "libkeel_cpu.so", self.plugins)
-        shutil.copy(self.build / PLUGINS / f"libkeel_{name}.so", self.plugins)
-        if name == "cuda":
-            # The emulated driver runs an image only by the library of kernels built with it: that
-            # of an edited kernel is the lane's, since that of the unedited tree has other images.
-            emulated = f"lib/keel/emulated/{name}"
-            shutil.copytree(self.unedited / emulated, self.prefix / emulated, symlinks=True)
-            shutil.copy(self.build / emulated / "libkeel_simt_host.so", self.prefix / emulated)
-        return options_of(name)
-
-    def lost_operators(self, name):
-        """Sorted: those that the plugin has and the mutant has not."""
-        now = operators(self.prefix, name)
-        return [] if now is None else sorted(operators(self.unedited, name) - now)
-
-    def built(self, target, entry):
-        """Applies and builds; the options of `keel conform run` for it."""
-        path = self.tree / entry["file"]
-        source = path.read_text()
-        path.write_text(source.replace(text(entry["before"]), text(entry["after"])))
-        try:
-            if target == "sample":
-                return self.build_sample(entry["file"].startswith("conformance/"))
-            return self.build_backend(target)
-        finally:
-            path.write_text(source)
-
-    def run(self, options, until_caught, variables):
-        """Runs the suite; (cases that did not pass, whether it ended well)."""
-        report = self.build / "report.json"
-        report.unlink(missing_ok=True)
-        printed = self.build / "printed.txt"
-        command = [str(self.prefix / "bin/keel"), "conform", "run", *options, "--jobs", "1", "--json",
-                   str(report)]
-        with open(printed, "w") as output:
-            process = subprocess.Popen(command, cwd=self.build, stdout=output,
-                                       stderr=subprocess.STDOUT, start_new_session=True,
-                                       env=dict(os.environ, KEEL_PLUGIN_PATH=str(self.plugins),
-                                                **variables))
-        began = time.monotonic()
-        first = None
-        while process.poll() is None:
-            time.sleep(0.2)
-            if until_caught:
-                cases = bad_cases(report)
-                if any(outcome == "fail" for _, outcome, _ in cases):
-                    break
-                if cases and first is None:
-                    first = time.monotonic()
-            if (time.monotonic() - began > RUN_SECONDS or
-                    (first is not None and time.monotonic() - first > TEST_TIMEOUT_SECONDS)):
-                break
-        is_over = process.poll() is not None
-        if not is_over:
-            end(process)
-        cases = bad_cases(report)
-        if not cases and not is_over:
-            raise Broken(f"neither done nor caught after {RUN_SECONDS} s")
-        if not cases and process.returncode not in (0, 1):
-            last = printed.read_text(errors="replace").strip().splitlines()[-1:]
-            if "--filter" in options and process.returncode == 2:
-                raise Broken(" ".join(last))
-            cases = [("loading", "crash" if process.returncode < 0 else "fail", " ".join(last))]
-        return cases, is_over and process.returncode == 0
-
-
-def bad_cases(report):
-    """(id, outcome, message) of those so far, in the order in which they ran."""
-    try:
-        results = json.loads(report.read_text())["results"]
-    except (OSError, ValueError):
-        return []
-    return [(each["id"], each["outcome"], each["message"])
-            for each in results if each["outcome"] in BAD]
+def longest_first(entries, cases):
+    """Those that need the whole suite, then those that need a level of it, so that no lane is left
+    with a long one at the end."""
+    def order(each):
+        _, entry, _ = each
+        if entry.get("lawful") or entry.get("missed"):
+            return 0
+        return 2 if entry["id"] in cases else 1
+    return sorted(entries, key=order)
 
 
 # ---- one mutant --------------------------------------------------------------------------
 
 
-def examine(lane, target, entry, wrong):
-    """The result of |entry|, a JSON object. |wrong|: why it cannot be used, or None."""
+def run_remembered(lane, case, options, variables):
+    """The cases that did not pass, none unless the mutant is caught as it was then."""
+    try:
+        cases, _ = lane.run([*options, "--filter", case["case"]], until_caught=True,
+                            variables=variables)
+    except NoSuchCase:
+        return []
+    # Where a check failed then and the worker crashes now, another check may still see the fault.
+    is_same = case["outcome"] != "fail" or any(outcome == "fail" for _, outcome, _ in cases)
+    return cases if is_same else []
+
+
+def run_suite(lane, entry, remembered, options, variables):
+    """(cases that did not pass, whether the run ended well, what ran: "case", "level" or "suite")."""
+    if entry.get("lawful"):
+        return *lane.run(options, until_caught=False, variables=variables), "suite"
+    if remembered:
+        cases = run_remembered(lane, remembered, options, variables)
+        if cases:
+            return cases, False, "case"
+    if not entry.get("missed"):
+        only = ["--level", entry["level"]]
+        if "filter" in entry:
+            only += ["--filter", entry["filter"]]
+        cases, _ = lane.run(options + only, until_caught=True, variables=variables)
+        if cases:
+            return cases, False, "level"
+    return *lane.run(options, until_caught=True, variables=variables), "suite"
+
+
+def examine(lane, target, entry, remembered, wrong):
+    """The result of |entry|, a JSON object. |remembered|: what caught it last, or None. |wrong|: why
+    it cannot be used, or None."""
     result = {"id": entry["id"], "target": target, "kind": entry["kind"], "why": entry["why"],
-              "case": "", "outcome": "", "message": "", "seconds": 0}
+              "case": "", "outcome": "", "message": "", "ran": "", "build_seconds": 0, "seconds": 0}
     began = time.monotonic()
     cases = []
     is_well = False
@@ -330,6 +184,7 @@ def examine(lane, target, entry, wrong):
         if wrong:
             raise Broken(wrong)
         options = lane.built(target, entry)
+        result["build_seconds"] = round(time.monotonic() - began, 1)
         # The sample's sources are all compiled with the edit, so that no half of it is another's.
         if target != "sample" and entry["kind"] != "capabilities" and "loses" not in entry:
             lost = lane.lost_operators(target)
@@ -337,14 +192,7 @@ def examine(lane, target, entry, wrong):
                 raise Unjudged(f"has lost {len(lost)} operators: " + " ".join(lost[:5]))
         variables = {name: value.replace("{prefix}", str(lane.prefix))
                      for name, value in entry.get("environment", {}).items()}
-        if not entry.get("lawful"):
-            only = ["--level", entry["level"]]
-            if "filter" in entry:
-                only += ["--filter", entry["filter"]]
-            cases, _ = lane.run(options + only, until_caught=True, variables=variables)
-        if not cases:
-            cases, is_well = lane.run(options, until_caught=not entry.get("lawful"),
-                                      variables=variables)
+        cases, is_well, result["ran"] = run_suite(lane, entry, remembered, options, variables)
         if entry.get("lawful"):
             result["result"] = "lawful passed" if is_well else "FALSE ALARM"
         else:
@@ -416,9 +264,14 @@ def main():
     parser.add_argument("--lanes", type=int, default=2, help="mutants at once (2)")
     parser.add_argument("--json", type=pathlib.Path, help="the results (SCRATCH/results.json)")
     parser.add_argument("--check", action="store_true", help="only whether all edits apply")
+    parser.add_argument("--update", nargs="+", type=pathlib.Path, metavar="RESULTS",
+                        help="only put the cases of results of --json into cases.json")
     parser.add_argument("filters", nargs="*", metavar="FILTER")
     arguments = parser.parse_args()
 
+    if arguments.update:
+        update(arguments.update)
+        return 0
     entries = [each for each in read_lists() if is_chosen(each[1]["id"], arguments.filters)]
     if not entries:
         sys.exit(f"no mutant's id fits {' '.join(arguments.filters)}")
@@ -441,6 +294,7 @@ def main():
     scratch.mkdir(parents=True, exist_ok=True)
     scratch.chmod(0o700)  # plugins are loaded from folders that nobody else writes to
 
+    remembered = read_cases()
     lanes = queue.SimpleQueue()
     for number in range(min(arguments.lanes, len(entries))):
         lanes.put(Lane(scratch / f"lane{number}", build, arguments.compiler))
@@ -452,7 +306,7 @@ def main():
         target, entry, defect_of_it = each
         lane = lanes.get()
         try:
-            result = examine(lane, target, entry, defect_of_it)
+            result = examine(lane, target, entry, remembered.get(entry["id"]), defect_of_it)
         finally:
             lanes.put(lane)
         with printing:
@@ -464,7 +318,7 @@ def main():
             path.write_text(json.dumps(results, indent=1) + "\n")
 
     with concurrent.futures.ThreadPoolExecutor(max_workers=arguments.lanes) as executor:
-        list(executor.map(examine_next, entries))
+        list(executor.map(examine_next, longest_first(entries, remembered)))
     print_table(results)
     if wrong:
         print("not as the lists say: " + " ".join(sorted(wrong)), file=sys.stderr)
