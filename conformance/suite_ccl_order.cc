@@ -96,13 +96,18 @@ class BusyRanks {
  public:
   BusyRanks(const Context& context, const TableRanks& ranks)
       : context_(context), ranks_(ranks), has_gates_(context.has(KEEL_CAPABILITY_NATIVE_GATE)) {
-    for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
-      if (!has_gates_) memory_.emplace_back(ranks, rank, 2 * kBytes);
-      need(table().event_create(ranks.device(rank), /*flags=*/0, &fronts_.emplace_back()),
-           "stream.event_create");
+    for (uint32_t rank = 0; rank < ranks.world() && !has_gates_; ++rank) {
+      memory_.emplace_back(ranks, rank, 2 * kBytes);
     }
   }
+  // Lets the streams go and waits for them, since a case may have failed after begin(). Leaks what
+  // a stream uses whose work does not end.
   ~BusyRanks() {
+    let_go();
+    for (uint32_t rank = 0; rank < ranks_.world(); ++rank) {
+      if (ranks_.settle_unobserved(rank) == KEEL_NOT_READY) return;
+    }
+    end();
     for (keel_plugin_event* const each : fronts_) table().event_destroy(each);
   }
   BusyRanks(const BusyRanks&) = delete;
@@ -111,10 +116,17 @@ class BusyRanks {
   void begin(uint32_t rounds, Where where = Where::current()) {
     for (uint32_t rank = 0; rank < ranks_.world(); ++rank) {
       keel_plugin_stream* const stream = ranks_.stream(rank);
-      if (has_gates_) {
-        need(table().gate_create(ranks_.device(rank), &gates_.emplace_back()), "stream.gate_create",
+      if (fronts_.size() == rank) {
+        keel_plugin_event* front = nullptr;
+        need(table().event_create(ranks_.device(rank), /*flags=*/0, &front), "stream.event_create",
              where);
-        need(table().stream_wait_gate(stream, gates_.back()), "stream.stream_wait_gate", where);
+        fronts_.push_back(front);
+      }
+      if (has_gates_) {
+        keel_plugin_gate* gate = nullptr;
+        need(table().gate_create(ranks_.device(rank), &gate), "stream.gate_create", where);
+        gates_.push_back(gate);
+        need(table().stream_wait_gate(stream, gate), "stream.stream_wait_gate", where);
       }
       keel_status status = KEEL_OK;
       for (uint32_t i = 0; !has_gates_ && i < rounds && status == KEEL_OK; ++i) {
@@ -153,7 +165,8 @@ class BusyRanks {
 };
 
 // run() of every rank returns while earlier work of the ranks' streams is not done, and takes its
-// turn behind it.
+// turn behind it. A first run of each size comes before: it may connect the ranks, and wait for the
+// device to.
 void returns_early(const Context& context) {
   constexpr uint32_t kMostRounds = 256;
   const TableDevices devices(context);
@@ -168,6 +181,13 @@ void returns_early(const Context& context) {
     };
     std::deque<RankMemory> memory;
     for (uint32_t rank = 0; rank < world; ++rank) memory.emplace_back(ranks, rank, count * 4);
+    const auto run = [&](uint32_t rank) {
+      keel_ccl_call call = call_of(shape, rank);
+      call.send = call.receive = memory[rank].at(0);
+      return table.run(ranks.comm(rank), ranks.stream(rank), &call, 1);
+    };
+    ranks.need_all(run, "the first ccl.run");
+    for (uint32_t rank = 0; rank < world; ++rank) need(ranks.settle(rank), "the first ccl.run");
     bool was_busy = false;
     for (uint32_t rounds = 4; !was_busy && rounds <= kMostRounds; rounds *= 4) {
       for (uint32_t rank = 0; rank < world; ++rank) {
@@ -179,9 +199,7 @@ void returns_early(const Context& context) {
       busy.begin(rounds);
       run_threads(world + 1, [&](uint32_t rank) {
         if (rank < world) {
-          keel_ccl_call call = call_of(shape, rank);
-          call.send = call.receive = memory[rank].at(0);
-          statuses[rank] = table.run(ranks.comm(rank), ranks.stream(rank), &call, 1);
+          statuses[rank] = run(rank);
           returned.fetch_add(1);
           return;
         }
@@ -193,6 +211,8 @@ void returns_early(const Context& context) {
         busy.let_go();  // in any case, so that a call that waits for them comes back
       });
       was_busy = observe(was_busy);
+      // A rank that failed ends the case, which frees memory that the others may be using.
+      for (uint32_t rank = 0; rank < world; ++rank) (void)ranks.settle_unobserved(rank);
       for (uint32_t rank = 0; rank < world; ++rank) {
         need(statuses[rank], "ccl.run behind work that is not done");
         need(ranks.settle(rank), "a collective behind other work");

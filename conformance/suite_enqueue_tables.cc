@@ -70,8 +70,11 @@ class HostArea {
          "memory.host_register");
     is_registered_ = true;
   }
+  // Waits for the streams, since a case may have failed with copies in flight, for which a plugin
+  // may refuse to unregister the memory.
   ~HostArea() {
-    if (is_registered_) (void)memory_of(bench_.context()).host_unregister(bench_.device(), at_);
+    if (!is_registered_ || !bench_.settle_unobserved()) return;
+    (void)memory_of(bench_.context()).host_unregister(bench_.device(), at_);
   }
   HostArea(const HostArea&) = delete;
   HostArea& operator=(const HostArea&) = delete;

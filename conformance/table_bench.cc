@@ -119,10 +119,7 @@ TableBench::TableBench(const Context& context, uint32_t streams, Where where)
 
 TableBench::~TableBench() {
   occupied_.reset();
-  bool ended = true;
-  for (const TableStream& stream : streams_) {
-    ended = stream.settle_unobserved() != KEEL_NOT_READY && ended;
-  }
+  const bool ended = settle_unobserved();
   streams_.clear();
   for (keel_plugin_gate* const gate : gates_) table().gate_destroy(gate);
   if (ended) return;
@@ -145,6 +142,14 @@ void TableBench::settle(Where where) const {
   for (uint32_t i = 0; i < streams(); ++i) {
     need(streams_[i].settle(where), fmt::format("what was enqueued on stream {}", i), where);
   }
+}
+
+bool TableBench::settle_unobserved() const {
+  bool ended = true;
+  for (const TableStream& stream : streams_) {
+    ended = stream.settle_unobserved() != KEEL_NOT_READY && ended;
+  }
+  return ended;
 }
 
 std::unique_ptr<TableBench::Hold> TableBench::hold(uint32_t index, int64_t limit_ns,

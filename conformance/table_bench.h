@@ -58,6 +58,8 @@ class TableBench {
 
   // Waits for all work on each stream; fails the case unless all work succeeded.
   void settle(Where where = Where::current()) const;
+  // settle() for destructors: returns whether all work ended.
+  bool settle_unobserved() const;
 
   // Runs |body| while earlier work on stream |index| is unfinished. If the work ended before |body|
   // did, runs |body| again behind more work, and returns once the work outlasts |body|. Fails the

@@ -68,6 +68,8 @@ class TableRanks {
                 Where where = Where::current()) const;
   // Waits for the rank's stream and returns the status of its work, or KEEL_NOT_READY on a timeout.
   keel_status settle(uint32_t rank, Where where = Where::current()) const;
+  // settle() for destructors.
+  keel_status settle_unobserved(uint32_t rank) const;
   // Enqueue a copy and wait for it. The caller must observe downloaded bytes.
   void upload(uint32_t rank, std::byte* to, std::span<const std::byte> from,
               Where where = Where::current()) const;
@@ -78,7 +80,6 @@ class TableRanks {
 
  private:
   void make_streams(Where where);
-  keel_status settle_unobserved(uint32_t rank) const;
 
   const Context& context_;
   const TableDevices& devices_;
