@@ -207,9 +207,11 @@ struct Merge {
                          static_cast<float>(of_right / total), out + at, width);
       logsumexp[of_lse] = static_cast<float>(top + std::log(total));
     } else {
-      // If |out| is the input, the copy is onto itself.
-      kernels::scale_f32((has_left ? a : b) + at, 1.0f, out + at, width);
-      logsumexp[of_lse] = static_cast<float>(has_left ? left : right);
+      // If |out| is the input, the copy is onto itself. The weight is 1, or NaN if the logsumexp is
+      // NaN or infinite, as with two sides.
+      const float only = has_left ? lse_a[of_lse] : lse_b[of_lse];
+      kernels::scale_f32((has_left ? a : b) + at, std::exp(only - only), out + at, width);
+      logsumexp[of_lse] = (only - only) + only;
     }
   }
 };
