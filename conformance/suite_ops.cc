@@ -258,9 +258,9 @@ class OpRun {
     }
     if (got.size() < kElementsOfAMean) return;
     const double error = ops::normalised_error(got, wanted.values, tolerance.absolute);
-    check(error <= tolerance.nmse,
-          fmt::format("{}: normalised mean-square error {:.3g}, allowed {:.3g}", name, error,
-                      tolerance.nmse));
+    const double allowed = tolerance.nmse * wanted.roundings;
+    check(error <= allowed, fmt::format("{}: normalised mean-square error {:.3g}, allowed {:.3g}",
+                                        name, error, allowed));
   }
 
   // Equal inputs must give equal bits. In this run each tensor fills its allocation: with

@@ -20,6 +20,9 @@ namespace keel::ops {
 struct ReferenceOutput {
   std::vector<double> values;
   std::vector<double> magnitudes;
+  // Multiplies Tolerance::nmse: above 1 where partial results may be rounded too, as the mean
+  // square of all that is rounded for a value, in units of that of the values.
+  double roundings = 1;
 };
 
 struct ReferenceResult {

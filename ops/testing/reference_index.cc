@@ -171,6 +171,7 @@ void scatter_reference(Workspace& w) {
   w.out(0) = read_tensor(y);
   for (size_t i = 0; add != 0 && i < w.count(); ++i) w.size(0)[i] = std::abs(w.out(0)[i]);
   std::vector<double> terms(w.count(), 1);
+  double rounded = 0;  // squares of the sums after each term
   size_t i = 0;
   for_each_index(*w.call().inputs[0], [&](const int64_t* index) {
     const double at = w.in(1)[i];
@@ -182,12 +183,16 @@ void scatter_reference(Workspace& w) {
     const size_t o = position(y, to);
     w.out(0)[o] = add != 0 ? w.out(0)[o] + x : x;
     if (add != 0) w.size(0)[o] += std::abs(x);
+    if (std::isfinite(w.out(0)[o])) rounded += w.out(0)[o] * w.out(0)[o];
     terms[o] += 1;
   });
   // 16-bit types may be rounded after each term: half a unit of the sum so far, 2^-11 or 2^-8 of
   // it, against the 2^-20 of the tolerance.
   const double unit = y.dtype == KEEL_BFLOAT16 ? 0x1p12 : y.dtype == KEEL_FLOAT16 ? 0x1p9 : 1;
   for (size_t o = 0; o < w.count(); ++o) w.size(0)[o] *= std::sqrt(terms[o]) * unit;
+  double energy = 0;
+  for (const double value : w.out(0)) energy += std::isfinite(value) ? value * value : 0;
+  if (add != 0 && unit != 1 && energy != 0) w.roundings(0) = std::max(1.0, rounded / energy);
 }
 
 }  // namespace keel::ops

@@ -29,6 +29,7 @@ class Workspace {
   const std::vector<double>& in(uint32_t index) const { return inputs_[index]; }
   std::vector<double>& out(uint32_t index) { return result_.outputs[index].values; }
   std::vector<double>& size(uint32_t index) { return result_.outputs[index].magnitudes; }
+  double& roundings(uint32_t index) { return result_.outputs[index].roundings; }
   int64_t extent(uint32_t input, uint32_t axis) const { return call_.inputs[input]->shape[axis]; }
   size_t count() const { return result_.outputs[0].values.size(); }
   template <typename Attributes>
