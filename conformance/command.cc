@@ -59,10 +59,12 @@ void add_run(CLI::App& conform, int* exit_code) {
   const auto options = std::make_shared<SessionOptions>();
   add_target_options(run, options.get());
   run.add_option("--seed", options->settings.seed, "of all inputs (42)")->type_name("N");
-  run.add_option("--timeout", options->settings.timeout_seconds,
-                 "seconds after which a case is killed (20)")
-      ->type_name("S")
-      ->check(CLI::Range(1, 86400));
+  const CLI::Option* const timeout =
+      run.add_option("--timeout", options->settings.timeout_seconds,
+                     "seconds after which a case is killed (20; up to 60 on a machine with more "
+                     "than two busy threads a core)")
+          ->type_name("S")
+          ->check(CLI::Range(1, 86400));
   run.add_option("--jobs", options->settings.jobs,
                  "workers that run operators side by side (one a core where the device computes on "
                  "the host, else 1)")
@@ -92,7 +94,8 @@ void add_run(CLI::App& conform, int* exit_code) {
       ->type_name("FILE");
   run.add_option("--waivers", options->waivers_file, "known failures to let pass for a while")
       ->type_name("FILE");
-  run.callback([options, gdb, exit_code] {
+  run.callback([options, timeout, gdb, exit_code] {
+    if (timeout->count() == 0) options->settings.timeout_seconds = default_timeout_seconds();
     *exit_code = *gdb ? start_debugger(command_line()) : run_session(*options, nullptr);
   });
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -381,6 +382,19 @@ Discovery discover(const RunSettings& settings) {
   // Wait for the worker's shutdown. A crash in it is ignored here: the cases find and attribute it.
   worker.read(case_deadline(settings), &answer);
   return found;
+}
+
+uint32_t timeout_for_load(double runnable, uint32_t cores) {
+  const uint32_t kUsual = RunSettings().timeout_seconds;
+  constexpr double kMost = 3;
+  const double times = runnable / (2.0 * std::max(1U, cores));
+  return static_cast<uint32_t>(kUsual * std::clamp(times, 1.0, kMost));
+}
+
+uint32_t default_timeout_seconds() {
+  double runnable = 0;
+  if (getloadavg(&runnable, 1) != 1) runnable = 0;
+  return timeout_for_load(runnable, std::thread::hardware_concurrency());
 }
 
 uint32_t default_jobs(const Discovery& found) {

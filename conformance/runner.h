@@ -42,6 +42,13 @@ Discovery discover(const RunSettings& settings);
 // each other there.
 uint32_t default_jobs(const Discovery& found);
 
+// Returns the seconds after which a case is killed, for |runnable| threads on average on |cores|
+// cores: 20, and up to 60 above two threads a core. Waits of a case last a quarter of that. With
+// nine threads a core, 12 additions on an emulated chip, a processor-second, took longer than 5 s.
+uint32_t timeout_for_load(double runnable, uint32_t cores);
+// timeout_for_load() of the last minute on this machine.
+uint32_t default_timeout_seconds();
+
 // Receives results while cases run, on the thread that called run_cases (except is_over).
 struct RunListener {
   // Receives the final result of the case |index|. Results arrive in case order with one worker,
