@@ -407,8 +407,10 @@ void wait_for_done(const Context& context) {
 
 // Only events order two streams: work enqueued before a wait must continue, and so must a stream
 // without waits. A few hardware queues may be shared, so one of several streams must continue.
+// Waits have no deadline: none may give up while the event's stream is held.
 void waits_hold_up_no_others(const Context& context) {
   constexpr uint32_t kStreams = 8;
+  constexpr int64_t kHeldNs = 600'000'000;
   TableBench bench(context, kStreams);
   if (!bench.queues_are_separate()) unsupported("all streams share one hardware queue");
   if (!bench.can_hold()) unsupported("no native gate and no test table to hold a stream with");
@@ -419,6 +421,7 @@ void waits_hold_up_no_others(const Context& context) {
   for (uint32_t i = 0; i < kStreams; ++i) idle.push_back(bench.event());
   keel_status waiting = KEEL_NOT_READY;
   keel_status other = KEEL_NOT_READY;
+  keel_status behind = KEEL_NOT_READY;
   const auto any = [&](const std::vector<keel_plugin_event*>& events, uint32_t first) {
     keel_status status = KEEL_NOT_READY;
     for (uint32_t i = first; i < kStreams && status == KEEL_NOT_READY; i += 2) {
@@ -436,9 +439,12 @@ void waits_hold_up_no_others(const Context& context) {
     }
     waiting = poll([&] { return any(before, 1); }, wait_ns);
     other = poll([&] { return any(idle, 2); }, wait_ns);
+    pause_ns(kHeldNs);
+    behind = observe_status(any(idle, 1));
   });
   need_be(KEEL_OK, waiting, "an event before a wait for another stream's, which is held");
   need_be(KEEL_OK, other, "an event of a stream that waits for nothing, while others are held");
+  need_be(KEEL_NOT_READY, behind, "an event behind a wait for another stream's, long held");
   bench.settle();
 }
 
