@@ -261,7 +261,8 @@ def main():
     parser.add_argument("--scratch", type=pathlib.Path,
                         help="copies of the tree, kept from one run to the next (BUILD/mutants)")
     parser.add_argument("--compiler", default=os.environ.get("CXX", "c++"))
-    parser.add_argument("--lanes", type=int, default=2, help="mutants at once (2)")
+    # One more than cores: a good part of a suite is waits.
+    parser.add_argument("--lanes", type=int, default=3, help="mutants at once (3)")
     parser.add_argument("--json", type=pathlib.Path, help="the results (SCRATCH/results.json)")
     parser.add_argument("--check", action="store_true", help="only whether all edits apply")
     parser.add_argument("--update", nargs="+", type=pathlib.Path, metavar="RESULTS",
@@ -299,6 +300,7 @@ def main():
     for number in range(min(arguments.lanes, len(entries))):
         lanes.put(Lane(scratch / f"lane{number}", build, arguments.compiler))
     printing = threading.Lock()
+    began = time.monotonic()
     results = []
     wrong = []
 
@@ -320,6 +322,9 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(max_workers=arguments.lanes) as executor:
         list(executor.map(examine_next, longest_first(entries, remembered)))
     print_table(results)
+    used = os.times()
+    print(f"{(time.monotonic() - began) / 60:.0f} minutes, of processors "
+          f"{(used.children_user + used.children_system) / 60:.0f}")
     if wrong:
         print("not as the lists say: " + " ".join(sorted(wrong)), file=sys.stderr)
     return 1 if wrong else 0
