@@ -252,8 +252,9 @@ class OpRun {
     if (wrong != 0) {
       fail_case(
           fmt::format("{}: {} of {} elements are out of bounds, first element {}: {:.9g} "
-                      "instead of {:.9g} (magnitude {:.3g})",
+                      "instead of {:.9g}, allowed is {:.3g} (magnitude {:.3g})",
                       name, wrong, got.size(), first, got[first], wanted.values[first],
+                      ops::bound_of(tolerance, wanted.values[first], wanted.magnitudes[first]),
                       wanted.magnitudes[first]));
     }
     if (got.size() < kElementsOfAMean) return;

@@ -147,6 +147,10 @@ void store_element(void* data, keel_dtype dtype, int64_t element, double value) 
   }
 }
 
+double bound_of(const Tolerance& tolerance, double value, double magnitude) {
+  return tolerance.absolute + tolerance.relative * std::abs(value) + tolerance.scale * magnitude;
+}
+
 bool element_matches(const Tolerance& tolerance, keel_dtype dtype, double got, double value,
                      double magnitude) {
   if (std::isnan(value)) return std::isnan(got);
@@ -154,8 +158,7 @@ bool element_matches(const Tolerance& tolerance, keel_dtype dtype, double got, d
   if (std::isinf(value)) return got == value;
   // With truncation any bound, however small, could reach the next lower integer.
   if (kit::is_integer(dtype)) return got == round_to_dtype(value, dtype);
-  const double bound =
-      tolerance.absolute + tolerance.relative * std::abs(value) + tolerance.scale * magnitude;
+  const double bound = bound_of(tolerance, value, magnitude);
   return got >= round_to_dtype(value - bound, dtype) && got <= round_to_dtype(value + bound, dtype);
 }
 

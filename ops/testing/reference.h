@@ -44,6 +44,8 @@ void store_element(void* data, keel_dtype dtype, int64_t element, double value);
 // The tolerance of |call|: |tolerance|, its combination's, unless a function of elementwise or
 // reduce is allowed more.
 Tolerance tolerance_of(const keel_op_call& call, const Tolerance& tolerance);
+// The largest deviation from |value| before the rounding to a dtype.
+double bound_of(const Tolerance& tolerance, double value, double magnitude);
 // Whether |got|, an element of |dtype|, is close enough to |value|. NaN matches only NaN. Beyond
 // the largest finite number, the largest number and infinity both match, by the same bound.
 bool element_matches(const Tolerance& tolerance, keel_dtype dtype, double got, double value,
