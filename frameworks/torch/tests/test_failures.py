@@ -133,6 +133,23 @@ def interrupt(rank, world):
     return "done"
 
 
+def interrupt_joining(rank, world, joining):
+    """Rank |joining| interrupts itself while it waits for the other to join a group."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    store = dist.distributed_c10d._get_default_store()
+    if rank != joining:
+        store.wait(["interrupted"])
+        return ""
+    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    try:
+        dist.new_group(timeout=datetime.timedelta(seconds=20))
+    except (RuntimeError, KeyboardInterrupt) as error:
+        return type(error).__name__
+    finally:
+        store.set("interrupted", "1")
+    return "nothing was raised"
+
+
 def abort(rank, world):
     backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
     dist.all_reduce(torch.ones(10))
@@ -188,6 +205,12 @@ class FailuresTest(unittest.TestCase):
 
     def test_interrupt_ends_a_wait(self):
         self.assertEqual(run_ranks(2, interrupt), ["done", "interrupted"])
+
+    def test_interrupt_ends_joining_a_group(self):
+        for joining in range(2):
+            with self.subTest(joining=joining):
+                self.assertEqual(run_ranks(2, interrupt_joining, joining)[joining],
+                                 "KeyboardInterrupt")
 
     def test_abort_ends_the_group_on_all_ranks(self):
         for text in run_ranks(2, abort):
