@@ -88,8 +88,8 @@ def time_all_reduce(groups, allocator, turns):
 
 
 def time_small_calls(group, turns):
-    """Seconds of a small all_reduce through PyTorch, by keel.h alone, and of ctypes in the latter, a
-    list of one a turn each, in turns on the same memory."""
+    """Seconds of a small all_reduce through PyTorch, by keel.h alone, and of ctypes in the latter:
+    a list of one a turn each, in turns on the same memory."""
     size = min(SIZES)
     tensor = torch.ones(size // 4)
     own = bench_calls.Calls(dist.distributed_c10d._get_default_store(), dist.get_rank(),
@@ -209,8 +209,9 @@ def report(world, figures):
     calls = figures["calls"]
     alone = [whole - ctypes for whole, ctypes in zip(calls["keel.h"], calls["ctypes"])]
     more = statistics.median(ours - theirs for ours, theirs in zip(calls["torch"], alone))
-    lines.append(f"| all_reduce, {name_of(min(SIZES))}, by keel.h alone | {world} | | "
-                 f"{statistics.median(alone) * 1e6:.1f} us | through PyTorch {more * 1e6:+.1f} us |")
+    lines.append(f"| all_reduce, {name_of(min(SIZES))}, by keel.h alone | {world} | "
+                 f"| {statistics.median(alone) * 1e6:.1f} us "
+                 f"| through PyTorch {more * 1e6:+.1f} us |")
     values.append({"figure": "all_reduce by keel.h", "bytes": min(SIZES), "ranks": world,
                    "seconds": calls})
     for kind in ("DDP", "FSDP2"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""all_reduce by keel.h alone, without PyTorch: ctypes calls the libkeel that keel_torch has loaded."""
+"""all_reduce by keel.h alone: ctypes calls the libkeel that keel_torch has loaded."""
 
 import ctypes
 import os

@@ -43,7 +43,8 @@ import torch.distributed as dist
 
 import keel_torch
 
-# The tests are those of CPU tensors; a look for devices would start Keel before the ranks are forked.
+# The tests are those of CPU tensors; a look for devices would start Keel before the ranks are
+# forked.
 torch.keel.is_available = torch.accelerator.is_available = lambda: False
 torch.accelerator.device_count = lambda: 0
 torch.accelerator.current_accelerator = lambda *arguments, **options: None

@@ -187,7 +187,7 @@ def end_the_wait(rank, world, device, how):
 
 
 def mix_after_keel_tensors(rank, world, device):
-    """Rank 0 has a CPU tensor in a collective, in a group that has a communicator of keel devices."""
+    """Rank 0 has a CPU tensor in a collective of a group with a communicator of keel devices."""
     group = dist.new_group(timeout=datetime.timedelta(seconds=20))
     dist.all_reduce(torch.ones(2, device="keel"), group=group)
     dist.all_reduce(torch.ones(2), group=group)
@@ -295,8 +295,10 @@ class UnlikeRanksTest(unittest.TestCase):
     def test_mix_after_keel_tensors_fails_on_all_ranks(self):
         for names in (("cpu", "cpu"), ("cpu", "cpu", "cpu"), ("cpu", "vulkan:0")):
             with self.subTest(names):
-                for rank, texts in enumerate(run_unlike_ranks(mix_after_keel_tensors, names=names)):
-                    self.assertRegex(texts[0], rf"rank {rank}: all_reduce \(operation 1, 3 x Float\) failed")
+                of_ranks = run_unlike_ranks(mix_after_keel_tensors, names=names)
+                for rank, texts in enumerate(of_ranks):
+                    self.assertRegex(texts[0],
+                                     rf"rank {rank}: all_reduce \(operation 1, 3 x Float\) failed")
                     for text in texts:
                         self.assertRegex(text, "rank 0: all_reduce.* has CPU tensors, rank [12]: "
                                                "all_reduce.* has keel tensors")
