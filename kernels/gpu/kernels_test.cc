@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <string_view>
 
 namespace keel::simt {
@@ -18,10 +19,9 @@ TEST(SimtKernels, ElementwiseAndReduceHaveAtMostTwelve) {
 #undef KEEL_NAMES
 #undef KEEL_NAME
   const auto count = std::ranges::count_if(kNames, [](std::string_view name) {
-    return std::ranges::any_of(
-        std::initializer_list<std::string_view>{"function_", "elementwise_", "reduce_", "add_",
-                                                "mul_"},
-        [&](std::string_view of) { return name.starts_with(of); });
+    return std::ranges::any_of(std::initializer_list<std::string_view>{"function_", "elementwise_",
+                                                                       "reduce_", "add_", "mul_"},
+                               [&](std::string_view of) { return name.starts_with(of); });
   });
   EXPECT_GE(count, 2);
   EXPECT_LE(count, 12);

@@ -525,8 +525,8 @@ operator(
     "in its key or value remains NaN. If p is not 0, the weight softmax_j(s[i,j]) is multiplied "
     "by kept / (1 - p), and logsumexp is as without: kept is as in dropout_add for element "
     "(h * tokens_q + i) * n + j, where i and j count from the first token of the call and n is "
-    "tokens_k rounded up to a multiple of 4. The workspace grows with the number of tokens, not with "
-    "tokens_q * tokens_k",
+    "tokens_k rounded up to a multiple of 4. The workspace grows with the number of tokens, not "
+    "with tokens_q * tokens_k",
     inputs=[
         tensor("q", "[tokens_q,heads,d], 1 <= d <= 256"),
         tensor("k", "[tokens_k,kv_heads,d], heads % kv_heads == 0"),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise, reduce, gather and scatter through the CPU plugin: what the conformance cases leave
 // out, as larger tensors, results that must not depend on the number of cores, and indices outside.
+#include "backends/cpu/kernels/families.h"
+
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -8,7 +10,6 @@
 #include <functional>
 #include <limits>
 
-#include "backends/cpu/kernels/families.h"
 #include "backends/cpu/testing/ops_fixture.h"
 
 namespace keel::cpu::testing {
