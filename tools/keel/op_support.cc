@@ -20,6 +20,9 @@ struct Answers {
   bool refuses = false;
 };
 
+// A longer list of dtypes would fill the page's first table with one operator.
+constexpr size_t kMostListed = 24;
+
 std::string cell(std::span<const Answers> combinations, std::span<const std::string> labels) {
   std::vector<std::string> taken;
   bool all = true;
@@ -88,7 +91,10 @@ std::string support_markdown(std::span<const Column> columns) {
         (takes ? answer.takes : answer.refuses) = true;
       }
     }
-    text += fmt::format("| [{0}](#{0}-{1}) | {2} |", schema->name, schema->op, join(labels));
+    // The section of the operator lists them all.
+    const std::string all =
+        combinations <= kMostListed ? join(labels) : fmt::format("{} combinations", combinations);
+    text += fmt::format("| [{0}](#{0}-{1}) | {2} |", schema->name, schema->op, all);
     for (const std::vector<Answers>& each : answers)
       text += fmt::format(" {} |", cell(each, labels));
     text += '\n';

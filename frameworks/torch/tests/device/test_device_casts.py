@@ -62,7 +62,7 @@ class FallbackTest(DeviceCase):
         with self.assertRaisesRegex(NotImplementedError, "aten::copy_ has no kernel"):
             x.to(torch.complex64)
         # What only moves to the CPU needs no kernel.
-        wide = torch.arange(6.0, dtype=torch.complex128).view(2, 3)
+        wide = torch.arange(6.0).to(torch.complex128).view(2, 3)
         self.assertTrue(torch.equal(wide.to(self.device).t()[:2].cpu(), wide.t()[:2]))
 
 
