@@ -120,7 +120,7 @@ void LaneWork::poll() {
     {
       std::lock_guard lock(lane_->mutex_);
       lane_->reap(&ended, 1);
-      called = lane_->calls_;
+      called = lane_->sequence_;
     }
     if (ended.empty()) {
       if (is_first) lane_->note_waiting(called);
@@ -139,12 +139,11 @@ void LaneWork::abort_group() {
 }
 
 Lane::Lane(keel_comm comm, c10::Device device, int rank, milliseconds timeout,
-           std::shared_ptr<LaneAgreement> agreement, std::shared_ptr<LaneOrder> order)
+           std::shared_ptr<LaneAgreement> agreement)
     : comm_(comm),
       device_(device),
       rank_(rank),
       agreement_(std::move(agreement)),
-      order_(std::move(order)),
       stream_(device),
       timeout_(timeout),
       applied_timeout_(timeout) {}
@@ -166,7 +165,7 @@ void Lane::reap(Settled* out, size_t most) {
     if (status != KEEL_OK) {
       const bool is_late = status == KEEL_TIMED_OUT;
       std::string text = "keel: " + work->text() + " failed: " + (is_late ? "Timed out : " : "") +
-                         reason_of(status);
+                         failure_text(status);
       // Later operations of the stream end by the same failure.
       if (is_late && !stream_failed_) {
         const std::string ranks = last_operations(rank_, work->getSequencenumber());
@@ -201,7 +200,6 @@ void Lane::settle(const Settled& works) {
 
 void Lane::note_waiting(uint64_t called) {
   if (agreement_) agreement_->note_waiting(called);
-  order_->note_waiting();
 }
 
 void Lane::refuse_if_over(const std::string& what) const {
@@ -212,14 +210,7 @@ void Lane::refuse_if_over(const std::string& what) const {
   const keel_status status = keel_comm_async_error(comm_);
   if (status == KEEL_OK) return;
   C10_THROW_ERROR(DistBackendError,
-                  "keel: " + what + ": the process group has failed: " + reason_of(status));
-}
-
-std::string Lane::reason_of(keel_status status) const {
-  std::string text = failure_text(status);
-  if (status != KEEL_ABORTED) return text;
-  std::string conflict = order_->conflict();
-  return conflict.empty() ? text : conflict;
+                  "keel: " + what + ": the process group has failed: " + failure_text(status));
 }
 
 void Lane::check_alive(const std::string& what) const {
@@ -257,7 +248,6 @@ void Lane::enqueue_finish(LaneWork& work) {
 
 c10::intrusive_ptr<KeelWork> Lane::run(Call call, const Enqueue& enqueue) {
   const bool is_unset = call.timeout <= milliseconds(0);
-  order_->note_caller();
   auto work = c10::make_intrusive<LaneWork>(rank_, std::move(call), shared_from_this());
   Settled ended;
   std::exception_ptr refusal;
@@ -291,7 +281,6 @@ c10::intrusive_ptr<KeelWork> Lane::run(Call call, const Enqueue& enqueue) {
         C10_THROW_ERROR(DistBackendError, "keel: " + work->text() + ": " + failure_text(status));
       }
       pending_.push_back(work);
-      ++calls_;
       if (stream_.is_of_device()) enqueue_finish(*work);
       if (pending_.size() == 1) reap(&ended);
     } catch (...) {
@@ -321,16 +310,6 @@ void Lane::set_timeout(milliseconds timeout) {
 uint64_t Lane::sequence() const {
   std::lock_guard lock(mutex_);
   return sequence_;
-}
-
-uint64_t Lane::calls() const {
-  std::lock_guard lock(mutex_);
-  return calls_;
-}
-
-std::string Lane::newest() const {
-  std::lock_guard lock(mutex_);
-  return pending_.empty() ? std::string() : pending_.back()->text();
 }
 
 void Lane::abort() {

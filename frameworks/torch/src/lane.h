@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "lane_agreement.h"
-#include "lane_order.h"
 #include "lane_stream.h"
 #include "work.h"
 
@@ -64,9 +63,9 @@ class LaneWork : public KeelWork {
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
   // Takes |comm|, whose device at this rank is |device|. |timeout|: of operations that set none.
-  // |agreement| and |order|: told of operations that wait for peers; |agreement| may be null.
+  // |agreement|: told of operations that wait for peers; may be null.
   Lane(keel_comm comm, c10::Device device, int rank, std::chrono::milliseconds timeout,
-       std::shared_ptr<LaneAgreement> agreement, std::shared_ptr<LaneOrder> order);
+       std::shared_ptr<LaneAgreement> agreement);
   ~Lane();
 
   // The device whose tensors the operations have.
@@ -85,12 +84,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   keel_reduction premul_sum(double factor);
 
   void set_timeout(std::chrono::milliseconds timeout);
-  // Number of calls of run(), and of those that Keel accepted: the same on all ranks that are at
-  // one place of the program.
   uint64_t sequence() const;
-  uint64_t calls() const;
-  // Returns the text of the newest operation in flight; empty if there is none.
-  std::string newest() const;
 
   // Throws c10::DistBackendError, with |what| and the reason, if the communicator has failed or
   // ended, by whichever rank. Never blocks.
@@ -114,8 +108,6 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // Called while an operation is not done.
   void note_waiting(uint64_t called);
   void refuse_if_over(const std::string& what) const;
-  // The reason of a failure.
-  std::string reason_of(keel_status status) const;
   void recover_stream(const KeelWork& work);
   // Enqueues the call's finish() behind the operation, on the stream of a keel device.
   void enqueue_finish(LaneWork& work);
@@ -131,14 +123,12 @@ class Lane : public std::enable_shared_from_this<Lane> {
   const c10::Device device_;
   const int rank_;
   const std::shared_ptr<LaneAgreement> agreement_;
-  const std::shared_ptr<LaneOrder> order_;
   LaneStream stream_;
 
   mutable std::mutex mutex_;  // protects all below, and the order of operations
   std::chrono::milliseconds timeout_;
   std::chrono::milliseconds applied_timeout_;
   uint64_t sequence_ = 0;  // of the next operation, which is the communicator's number too
-  uint64_t calls_ = 0;     // operations that Keel has accepted
   std::deque<c10::intrusive_ptr<LaneWork>> pending_;  // in the stream's order
   std::vector<keel_event> free_events_;
   std::map<double, keel_reduction> factors_;

@@ -14,9 +14,8 @@ Lanes::Lanes(c10::intrusive_ptr<c10d::Store> store, int rank, int size, millisec
       rank_(rank),
       size_(size),
       agreement_(std::make_shared<LaneAgreement>(store_, rank, size)),
-      order_(std::make_shared<LaneOrder>(store_, rank, size)),
       cpu_(std::make_shared<Lane>(join(*store_, "keel/collectives", c10::kCPU, rank, size, timeout),
-                                  c10::kCPU, rank, timeout, agreement_, order_)),
+                                  c10::kCPU, rank, timeout, agreement_)),
       timeout_(timeout) {}
 
 Lane* Lanes::device_lane() const {
@@ -47,9 +46,8 @@ Lane& Lanes::agree(c10::Device device) {
   // An abort of any rank, and the group's end here, end the communicator of the CPUs.
   const auto check = [this] { cpu_->check_alive("creating the communicator of keel devices"); };
   std::shared_ptr<Lane> lane = cpu_;
-  if (agreement_->all_have_devices(cpu_->calls(), timeout, check)) {
+  if (agreement_->all_have_devices(cpu_->sequence(), timeout, check)) {
     lane = join_devices(device, timeout, check);
-    order_->begin(cpu_, lane);
   }
   for_keel_.store(lane.get(), std::memory_order_release);
   return *lane;
@@ -58,7 +56,7 @@ Lane& Lanes::agree(c10::Device device) {
 std::shared_ptr<Lane> Lanes::join_devices(c10::Device device, milliseconds timeout,
                                           const std::function<void()>& check) {
   const keel_comm comm = join(*store_, "keel/device", device, rank_, size_, timeout, check);
-  auto lane = std::make_shared<Lane>(comm, device, rank_, timeout, nullptr, order_);
+  auto lane = std::make_shared<Lane>(comm, device, rank_, timeout, nullptr);
   bool is_over = false;
   {
     const std::lock_guard lock(mutex_);

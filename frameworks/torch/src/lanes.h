@@ -15,7 +15,6 @@
 
 #include "lane.h"
 #include "lane_agreement.h"
-#include "lane_order.h"
 
 namespace keel_torch {
 
@@ -57,7 +56,6 @@ class Lanes {
   const int rank_;
   const int size_;
   const std::shared_ptr<LaneAgreement> agreement_;
-  const std::shared_ptr<LaneOrder> order_;
   const std::shared_ptr<Lane> cpu_;
   // Of keel tensors; null until the ranks have agreed, and unchanged afterwards. Calls read it
   // alone.

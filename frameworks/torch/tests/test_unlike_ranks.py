@@ -186,53 +186,6 @@ def end_the_wait(rank, world, device, how):
     return text
 
 
-def mix_after_keel_tensors(rank, world, device):
-    """Rank 0 has a CPU tensor in a collective of a group with a communicator of keel devices."""
-    group = dist.new_group(timeout=datetime.timedelta(seconds=20))
-    dist.all_reduce(torch.ones(2, device="keel"), group=group)
-    dist.all_reduce(torch.ones(2), group=group)
-    texts = []
-    for _ in range(2):
-        try:
-            dist.all_reduce(torch.ones(3, device=device), group=group)
-            texts.append("nothing was raised")
-        except RuntimeError as error:
-            texts.append(str(error))
-    return texts
-
-
-def mix_threads(rank, world, device):
-    """One thread calls collectives of keel tensors, and one of CPU tensors. Each rank waits for two
-    seconds in the kind that the other one calls later."""
-    device = torch.device("keel")
-    store = dist.distributed_c10d._get_default_store()
-    dist.all_reduce(torch.ones(2, device=device))
-    results = []
-
-    def sum_on(place, waits):
-        tensor = torch.ones(3, device=place)
-        work = dist.all_reduce(tensor, async_op=True)
-        if waits:
-            try:
-                work.wait(datetime.timedelta(seconds=2))
-            except RuntimeError:
-                store.add("waited", 1)
-        work.wait()
-        results.append(tensor.tolist())
-
-    def call(place, waits):
-        if not waits:
-            while store.add("waited", 0) < world:
-                pass
-        sum_on(place, waits)
-
-    side = threading.Thread(target=call, args=("cpu", rank == 0))
-    side.start()
-    call(device, rank == 1)
-    side.join()
-    return results
-
-
 class UnlikeRanksTest(unittest.TestCase):
     def test_reductions(self):
         run_unlike_ranks(check_reductions)
@@ -291,20 +244,6 @@ class UnlikeRanksTest(unittest.TestCase):
             with self.subTest(how):
                 text = run_device_ranks(("cpu", "cpu"), end_the_wait, how)[1]
                 self.assertRegex(text, wanted)
-
-    def test_mix_after_keel_tensors_fails_on_all_ranks(self):
-        for names in (("cpu", "cpu"), ("cpu", "cpu", "cpu"), ("cpu", "vulkan:0")):
-            with self.subTest(names):
-                of_ranks = run_unlike_ranks(mix_after_keel_tensors, names=names)
-                for rank, texts in enumerate(of_ranks):
-                    self.assertRegex(texts[0],
-                                     rf"rank {rank}: all_reduce \(operation 1, 3 x Float\) failed")
-                    for text in texts:
-                        self.assertRegex(text, "rank 0: all_reduce.* has CPU tensors, rank [12]: "
-                                               "all_reduce.* has keel tensors")
-
-    def test_threads_with_tensors_of_a_kind_each_may_wait(self):
-        self.assertEqual(run_device_ranks(("cpu", "cpu"), mix_threads), [[[2] * 3] * 2] * 2)
 
 
 if __name__ == "__main__":
