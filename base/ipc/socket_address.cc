@@ -22,13 +22,6 @@ namespace keel {
 
 namespace {
 
-bool is_link_local(const sockaddr* address) {
-  if (address->sa_family == AF_INET6) {
-    return IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
-  }
-  return false;
-}
-
 // Connecting a UDP socket sends nothing, but chooses the source address by the routes.
 bool default_route_address(std::string_view target, SocketAddress* out_address) {
   SocketAddress far;
@@ -102,11 +95,13 @@ int SocketAddress::of_interface(const std::string& name, SocketAddress* out_addr
   for (const int family : {AF_INET, AF_INET6}) {
     for (const ifaddrs* each = found; each != nullptr; each = each->ifa_next) {
       if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != family) continue;
-      if ((each->ifa_flags & IFF_UP) == 0 || is_link_local(each->ifa_addr)) continue;
+      if ((each->ifa_flags & IFF_UP) == 0) continue;
       if (name.empty() ? (each->ifa_flags & IFF_LOOPBACK) != 0 : name != each->ifa_name) continue;
-      *out_address = SocketAddress(each->ifa_addr,
-                                   family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
-      out_address->set_port(0);
+      SocketAddress address(each->ifa_addr,
+                            family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+      if (address.is_link_local()) continue;
+      address.set_port(0);
+      *out_address = address;
       return 0;
     }
   }
@@ -150,6 +145,11 @@ void SocketAddress::set_port(uint16_t port) {
   } else {
     reinterpret_cast<sockaddr_in*>(&storage_)->sin_port = htons(port);
   }
+}
+
+bool SocketAddress::is_link_local() const {
+  return family() == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr);
 }
 
 bool SocketAddress::is_loopback() const {

@@ -39,6 +39,7 @@ class SocketAddress {
   uint16_t port() const;
   void set_port(uint16_t port);
   bool is_loopback() const;
+  bool is_link_local() const;  // an IPv6 address that means nothing without its interface
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
   socklen_t size() const { return size_; }
   int family() const { return storage_.ss_family; }

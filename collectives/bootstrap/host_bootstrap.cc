@@ -127,10 +127,19 @@ Status no_secret(const SocketAddress& address) {
 
 Status find_address(const std::string& host, bool has_secret, SocketAddress* out_address) {
   if (host.empty()) {
-    // A server belongs to no device: the first interface of a list will do.
+    // A server belongs to no device: the first interface of a list that has a carrier will do.
     const char* const chosen = trusted_environment("KEEL_INTERFACE");
+    const std::vector<std::string> names = named_interfaces(chosen == nullptr ? "" : chosen);
+    std::vector<HostInterface> interfaces;
+    if (names.size() > 1) interfaces = list_interfaces();
     Status named;
-    for (const std::string& each : named_interfaces(chosen == nullptr ? "" : chosen)) {
+    for (const std::string& each : names) {
+      const auto found = std::find_if(interfaces.begin(), interfaces.end(),
+                                      [&](const auto& other) { return other.name == each; });
+      if (found != interfaces.end() && !found->is_up) {
+        named = failure(KEEL_NOT_FOUND, "KEEL_INTERFACE is '{}': {} is down", chosen, each);
+        continue;
+      }
       named = find_address(each, has_secret, out_address);
       if (named.ok()) return named;
     }

@@ -2,15 +2,10 @@
 #include "collectives/bootstrap/host_interfaces.h"
 
 #include <fmt/ranges.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -24,14 +19,6 @@
 namespace keel {
 
 namespace {
-
-// IFF_LOWER_UP of linux/if.h, which net/if.h excludes. IFF_RUNNING follows up to a second later.
-constexpr unsigned kCarrier = 1 << 16;
-
-bool is_link_local(const sockaddr* address) {
-  return address->sa_family == AF_INET6 &&
-         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
-}
 
 bool has_address(const HostInterface& interface, const SocketAddress& wanted) {
   return std::any_of(interface.addresses.begin(), interface.addresses.end(),
@@ -60,16 +47,22 @@ struct Candidate {
   SocketAddress address;
 };
 
-std::optional<SocketAddress> address_of(const HostInterface& interface, int family) {
+// An address of the family of |route|: |route| itself, which has reached the server, or the first.
+std::optional<SocketAddress> address_of(const HostInterface& interface,
+                                        const SocketAddress& route) {
+  std::optional<SocketAddress> first;
   for (const SocketAddress& each : interface.addresses) {
-    if (each.family() == family) return each;
+    if (each.family() != route.family()) continue;
+    if (each.host() == route.host()) return each;
+    if (!first) first = each;
   }
-  return std::nullopt;
+  return first;
 }
 
 // Finds what an entry of a list names. Returns why it is of no use, or an empty text.
-std::string find_named(const std::string& entry, int family,
+std::string find_named(const std::string& entry, const SocketAddress& route,
                        const std::vector<HostInterface>& interfaces, Candidate* out_candidate) {
+  const int family = route.family();
   SocketAddress address;
   if (SocketAddress::parse(entry + ":0", &address) ||
       SocketAddress::parse("[" + entry + "]:0", &address)) {
@@ -77,14 +70,18 @@ std::string find_named(const std::string& entry, int family,
     out_candidate->address = address;
     const auto owner = std::find_if(interfaces.begin(), interfaces.end(),
                                     [&](const auto& each) { return has_address(each, address); });
-    if (owner != interfaces.end()) out_candidate->interface = *owner;
-    return {};
+    if (owner != interfaces.end()) {
+      out_candidate->interface = *owner;
+      return owner->is_up ? "" : entry + " is down";
+    }
+    // The whole loopback network belongs to this host, and is not listed.
+    return address.is_loopback() ? "" : "no interface has " + entry;
   }
   const auto found = std::find_if(interfaces.begin(), interfaces.end(),
                                   [&](const auto& each) { return each.name == entry; });
   if (found == interfaces.end()) return entry + " does not exist";
   if (!found->is_up) return entry + " is down";
-  const auto own = address_of(*found, family);
+  const auto own = address_of(*found, route);
   if (!own) {
     return fmt::format("{} has no {} address", entry, family == AF_INET6 ? "IPv6" : "IPv4");
   }
@@ -92,11 +89,11 @@ std::string find_named(const std::string& entry, int family,
   return {};
 }
 
-std::vector<Candidate> physical_candidates(int family,
+std::vector<Candidate> physical_candidates(const SocketAddress& route,
                                            const std::vector<HostInterface>& interfaces) {
   std::vector<Candidate> found;
   for (const HostInterface& each : interfaces) {
-    const auto address = address_of(each, family);
+    const auto address = address_of(each, route);
     if (each.is_physical && each.is_up && address && !address->is_loopback()) {
       found.push_back({each, *address});
     }
@@ -127,34 +124,6 @@ std::string setting_of_user() {
 
 }  // namespace
 
-std::vector<HostInterface> list_interfaces(const std::string& sysfs) {
-  std::vector<HostInterface> interfaces;
-  ifaddrs* found = nullptr;
-  if (getifaddrs(&found) != 0) return interfaces;
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(found, freeifaddrs);
-  for (const ifaddrs* each = found; each != nullptr; each = each->ifa_next) {
-    const std::string name = each->ifa_name;
-    auto known = std::find_if(interfaces.begin(), interfaces.end(),
-                              [&](const auto& other) { return other.name == name; });
-    if (known == interfaces.end()) {
-      HostInterface added;
-      added.name = name;
-      const std::string device = fmt::format("{}/{}/device", sysfs, name);
-      added.is_physical = access(device.c_str(), F_OK) == 0;
-      if (!(std::ifstream(device + "/numa_node") >> added.numa_node)) added.numa_node = -1;
-      known = interfaces.insert(interfaces.end(), std::move(added));
-    }
-    known->is_up = (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & kCarrier) != 0;
-    if (each->ifa_addr == nullptr || is_link_local(each->ifa_addr)) continue;
-    const int family = each->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    known->addresses.emplace_back(each->ifa_addr,
-                                  family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
-    known->addresses.back().set_port(0);
-  }
-  return interfaces;
-}
-
 const char* ChosenInterface::reason_name() const {
   switch (reason) {
     case Reason::kNamed:
@@ -171,11 +140,13 @@ const char* ChosenInterface::reason_name() const {
 std::vector<std::string> named_interfaces(const std::string& setting) {
   std::vector<std::string> names;
   if (setting.empty() || setting == kNearestInterface) return names;
-  size_t begin = 0;
-  while (begin <= setting.size()) {
-    const size_t end = std::min(setting.find(',', begin), setting.size());
-    if (end != begin) names.push_back(setting.substr(begin, end - begin));
-    begin = end + 1;
+  // Names have no blanks, so that "ib0, ib1" is a list of two as well.
+  constexpr const char* kBetween = ", \t";
+  size_t begin = setting.find_first_not_of(kBetween);
+  while (begin != std::string::npos) {
+    const size_t end = std::min(setting.find_first_of(kBetween, begin), setting.size());
+    names.push_back(setting.substr(begin, end - begin));
+    begin = setting.find_first_not_of(kBetween, end);
   }
   return names;
 }
@@ -184,14 +155,13 @@ Status choose_interface(const InterfaceQuery& query, const std::vector<HostInter
                         const MeasureInterfaces& measure, ChosenInterface* out_chosen,
                         std::string* out_unusable) {
   const bool is_named = query.setting != kNearestInterface;
-  const int family = query.route.family();
   out_unusable->clear();
   std::vector<Candidate> candidates;
   if (is_named) {
     std::vector<std::string> unusable;
     for (const std::string& entry : named_interfaces(query.setting)) {
       Candidate candidate;
-      std::string why = find_named(entry, family, interfaces, &candidate);
+      std::string why = find_named(entry, query.route, interfaces, &candidate);
       if (why.empty()) {
         candidates.push_back(std::move(candidate));
       } else {
@@ -204,7 +174,7 @@ Status choose_interface(const InterfaceQuery& query, const std::vector<HostInter
                      unusable.empty() ? "it names no interface" : *out_unusable);
     }
   } else if (!query.route.is_loopback()) {
-    candidates = physical_candidates(family, interfaces);
+    candidates = physical_candidates(query.route, interfaces);
   }
   if (candidates.empty()) {
     *out_chosen = by_route(query.route, interfaces);

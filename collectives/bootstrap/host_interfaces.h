@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Network interfaces of this host, and the one that carries a rank's messages.
+// The network interface that carries a rank's messages.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_HOST_INTERFACES_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_HOST_INTERFACES_H_
 
@@ -8,25 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "base/ipc/host_interface.h"
 #include "base/ipc/socket_address.h"
 #include "collectives/bootstrap/identity.h"
 #include "core/status.h"
 
 namespace keel {
-
-struct HostInterface {
-  std::string name;
-  std::vector<SocketAddress> addresses;  // port 0; without IPv6 addresses of the link alone
-  bool is_up = false;                    // and has a carrier
-  bool is_physical =
-      false;           // has a device in sysfs: no bridge, tunnel, or end of a container's link
-  int numa_node = -1;  // as sysfs says; -1: unknown
-};
-
-// Returns the interfaces of this host, none if the system lists none. |sysfs|: the folder that
-// describes interfaces.
-inline constexpr char kInterfaceFolder[] = "/sys/class/net";
-std::vector<HostInterface> list_interfaces(const std::string& sysfs = kInterfaceFolder);
 
 // The interface that a rank uses, and why.
 struct ChosenInterface {

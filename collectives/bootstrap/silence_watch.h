@@ -31,8 +31,8 @@ class SilenceWatch {
   void note_send(int64_t now_ns, const Acknowledgements& acknowledgements) {
     if (acknowledgements.is_all_acknowledged || !sent_ns_) sent_ns_ = now_ns;
   }
-  // Call before data is sent after a time without calls of note_send(): data then counts anew. What
-  // the kernel last heard may be as old as that time.
+  // Call before data is sent after a time without calls of note_send(): data then counts anew,
+  // since the kernel may last have heard before that time.
   void restart() { sent_ns_.reset(); }
   // Returns how long the other host may still be silent; 0: it has acknowledged nothing for the
   // limit, although data was sent before. Losses of single packets do no harm: the kernel repeats

@@ -39,6 +39,7 @@ Status TcpDialog::connect(const SocketAddress& address, uint32_t silence,
   KEEL_RETURN_IF_ERROR(set_options(socket_.get(), silence));
   KEEL_RETURN_IF_ERROR(set_connect_limit(socket_.get(), silence));
   error = sockets::connect(socket_.get(), address);
+  has_route_ = error != ENETUNREACH;
   if (error == EINPROGRESS) {
     KEEL_RETURN_IF_ERROR(wait(POLLOUT, deadline));
     error = sockets::pending_error(socket_.get());
@@ -46,9 +47,8 @@ Status TcpDialog::connect(const SocketAddress& address, uint32_t silence,
   if (error == ECONNREFUSED) {
     return failure(KEEL_UNAVAILABLE, "no process listens at {}", address.text());
   }
-  // The kernel of this host knows no way, at once. A neighbour that does not answer (EHOSTUNREACH,
-  // after three seconds) may be starting.
-  has_route_ = error != ENETUNREACH;
+  // The kernel of this host knows no way, at once. A neighbour that does not answer, or a router
+  // that knows no way (EHOSTUNREACH or ENETUNREACH later), may be starting.
   if (!has_route_) {
     return failure(KEEL_RANK_FAILED,
                    "this host has no route to {}: compare `ip route get {}` with KEEL_INTERFACE of "
