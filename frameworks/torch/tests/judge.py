@@ -135,7 +135,7 @@ def main():
         first = head + summary + "\n"
         tests = "".join(f"{name}: {outcome}" + (f": {reason}" if reason else "") + "\n"
                         for name, (outcome, reason) in sorted(result.by_name.items()))
-    elif options.note:
+    elif options.note and not is_of_list:
         lines = [line for line in others.splitlines() if not line.startswith(head)]
         others = "".join(line + "\n" for line in sorted([*lines, head + summary]))
     if options.update or options.note:

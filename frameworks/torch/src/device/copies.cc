@@ -156,6 +156,9 @@ void copy_from_cpu(const at::Tensor& destination, const at::Tensor& source, bool
           kCopying);
   } else {
     at::Tensor moved = at::empty(ready.sizes(), destination.options());
+    // The bits are as in |destination|: a copy between the two changes no value.
+    if (destination.is_conj()) moved._set_conj(true);
+    if (destination.is_neg()) moved._set_neg(true);
     check(keel_copy(stream_of(index), handle(index), moved.mutable_data_ptr(), KEEL_HOST,
                     ready.const_data_ptr(), ready.nbytes()),
           kCopying);

@@ -347,7 +347,11 @@ bool copy_on_device(const at::Tensor& destination, const at::Tensor& source) {
     const View y(destination);
     const View* const inputs[] = {&x};
     const View* const outputs[] = {&y};
-    if (run(destination.device().index(), KEEL_OP_CAST, inputs, outputs)) return true;
+    const c10::DeviceIndex index = destination.device().index();
+    if (has_kernel(index, KEEL_OP_CAST, inputs, outputs, nullptr, 0) &&
+        run(index, KEEL_OP_CAST, inputs, outputs)) {
+      return true;
+    }
   }
   return elementwise_as_given(call, destination, {from}, {0, 0, 0});
 }

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversions between any two types on a keel device: by its kernels, with PyTorch's values."""
+"""Conversions between any two types on a keel device: by its kernels, with PyTorch's values. float64
+to a 16-bit float has no value here that float32 between the two would round another way: Keel rounds
+once."""
 
 import itertools
 import math
@@ -61,7 +63,7 @@ class FallbackTest(DeviceCase):
         self.addCleanup(keel_torch.forbid_fallback, False)
         with self.assertRaisesRegex(NotImplementedError, "aten::copy_ has no kernel"):
             x.to(torch.complex64)
-        # What only moves to the CPU needs no kernel.
+        # A move to the CPU needs no kernel.
         wide = torch.arange(6.0).to(torch.complex128).view(2, 3)
         self.assertTrue(torch.equal(wide.to(self.device).t()[:2].cpu(), wide.t()[:2]))
 

@@ -155,6 +155,17 @@ class ArithmeticTest(DeviceCase):
         self.assertTrue(imag.is_neg())
         self.assert_same(imag.to(self.device) + 1, imag + 1)
 
+    def test_copy_into_neg_and_conj_views(self):
+        for part in (lambda x: x.conj().imag, lambda x: x.conj()[::2], lambda x: x.conj()):
+            want = torch.zeros(4, dtype=torch.complex64)
+            got = want.to(self.device)
+            source = torch.arange(1.0, 1 + part(want).numel()).to(part(want).dtype)
+            if source.is_complex():
+                source += 2j
+            part(want).copy_(source)
+            part(got).copy_(source)
+            self.assertTrue(torch.equal(got.cpu(), want))
+
     def test_autograd_through_copies(self):
         x = torch.arange(4.0, requires_grad=True)
         (x.to(self.device) ** 2).sum().backward()
