@@ -4,8 +4,8 @@
 
   false_alarms.py [--build BUILD] [--backends cpu,sim] [--runs N] [--busy N] [--json FILE]
 
-Every second of the N runs of each backend (20) is beside N processes that keep a core busy each
-(--busy, twice the cores). Each failure is a fault of the suite or of the backend:
+Every second run of each backend (--runs, 20) is beside processes that keep a core busy each (--busy,
+twice the cores). Each failure is a fault of the suite or of the backend:
 its first line is printed, and all of it is in the JSON file. Every run takes another seed.
 
 Exit status: 0, or 1 where a run failed.
@@ -21,7 +21,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUN_SECONDS = 1800
-# One processor-second after another, each of which the parent's end is noticed after.
+# One processor-second after another, until the parent has ended.
 SPIN = """
 import os, time
 parent = os.getppid()
@@ -58,17 +58,20 @@ def run(keel, backend, seed):
         began = time.monotonic()
         load = os.getloadavg()[0]
         before = os.times()
-        process = subprocess.run(command, capture_output=True, text=True, errors="replace",
-                                 timeout=RUN_SECONDS, check=False)
+        try:
+            process = subprocess.run(command, capture_output=True, text=True, errors="replace",
+                                     timeout=RUN_SECONDS, check=False)
+            status, said = process.returncode, process.stdout + process.stderr
+        except subprocess.TimeoutExpired:
+            status, said = -1, f"not over after {RUN_SECONDS} s"
         after = os.times()
         results = json.loads(report.read_text())["results"] if report.exists() else []
     processor = (after.children_user + after.children_system - before.children_user -
                  before.children_system)
     failed = [{"id": each["id"], "outcome": each["outcome"], "message": each["message"]}
               for each in results if each["outcome"] in ("fail", "crash", "timeout")]
-    if process.returncode != 0 and not failed:
-        said = process.stdout + process.stderr
-        failed = [{"id": "", "outcome": "fail", "message": said[-2000:]}]
+    if status != 0 and not failed:
+        failed = [{"id": "", "outcome": "fail", "message": said[-2000:] or f"ended with {status}"}]
     return {"backend": backend, "seed": seed, "failed": failed,
             "passed": sum(each["outcome"] == "pass" for each in results),
             "seconds": round(time.monotonic() - began, 1), "processor_seconds": round(processor, 1),
@@ -112,7 +115,7 @@ def main():
                   f"load average {result['load_average']}: {result['passed']} passed, "
                   f"{len(result['failed'])} failed, {result['seconds']:.0f} s", flush=True)
             for each in result["failed"]:
-                print(f"  {each['outcome']} {each['id']}: {each['message'].splitlines()[0]}",
+                print(f"  {each['outcome']} {each['id']}: {each['message'].partition(chr(10))[0]}",
                       flush=True)
             if arguments.json:
                 arguments.json.write_text(json.dumps(runs, indent=1) + "\n")

@@ -155,7 +155,7 @@ void append_dtypes(const Schema& schema, std::string* out) {
     for (size_t i = 0; i < schema.inputs.size(); ++i) {
       names += std::string(i == 0 ? "" : ", ") + kit::dtype_name(dtypes.inputs[i]);
     }
-    if (schema.op == KEEL_OP_CAST) {  // of many pairs: one row for all inputs of an output
+    if (schema.op == KEEL_OP_CAST) {  // has many pairs: one row for all inputs of an output
       const auto first = schema.dtypes.begin();
       const auto is_like = [&](const DtypeCombination& other) {
         return other.outputs[0] == dtypes.outputs[0] && other.optional == dtypes.optional;

@@ -908,7 +908,7 @@ constexpr DtypeCombination kAttentionMergeDtypes[] = {
 };
 constexpr Schema kAttentionMerge = {
     KEEL_OP_ATTENTION_MERGE, "attention_merge",
-    "merges the attention of the same queries to two disjoint sets of keys, a and b: logsumexp = log(exp(lse_a) + exp(lse_b)), out = exp(lse_a - logsumexp) out_a + exp(lse_b - logsumexp) out_b; a side whose lse is -infinity contributes nothing, whatever that side's out holds",
+    "merges the attention of the same queries to two disjoint sets of keys, a and b: logsumexp = log(exp(lse_a) + exp(lse_b)), out = exp(lse_a - logsumexp) out_a + exp(lse_b - logsumexp) out_b; a side whose lse is -infinity contributes nothing, whatever that side's out holds; one whose lse is NaN or infinity makes the row and its logsumexp NaN",
     kAttentionMergeInputs, kAttentionMergeOutputs, {}, kAttentionMergeDtypes, KEEL_FLOAT32,
     check_attention_merge, 0};
 

@@ -302,7 +302,7 @@ typedef struct keel_device_info {
   int32_t numa_node;        /* -1 when unknown */
   uint64_t capabilities;    /* KEEL_CAPABILITY_* */
   uint64_t memory_bytes;    /* 0 when unknown: core bases no decision on it */
-  uint64_t max_alloc_bytes; /* of one allocation, <= memory_bytes; 0: only memory limits it */
+  uint64_t max_alloc_bytes; /* of one allocation, <= memory_bytes if known; 0: no limit */
   uint32_t alignment;       /* of every device allocation: a power of two >= 64 */
   uint32_t compute_units;   /* cores, SMs, XVEs; 0 when unknown */
   uint32_t hardware_queues; /* 1: all streams share one queue; 0 when unknown */

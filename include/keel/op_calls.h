@@ -431,7 +431,8 @@ static inline keel_status keel_op_attention_backward(
 
 /* merges the attention of the same queries to two disjoint sets of keys, a and b: logsumexp =
  * log(exp(lse_a) + exp(lse_b)), out = exp(lse_a - logsumexp) out_a + exp(lse_b - logsumexp) out_b;
- * a side whose lse is -infinity contributes nothing, whatever that side's out holds. */
+ * a side whose lse is -infinity contributes nothing, whatever that side's out holds; one whose lse
+ * is NaN or infinity makes the row and its logsumexp NaN. */
 static inline keel_status keel_op_attention_merge(
     keel_stream stream, const keel_tensor* out_a, const keel_tensor* lse_a,
     const keel_tensor* out_b, const keel_tensor* lse_b, const keel_tensor* out,

@@ -715,7 +715,8 @@ inline void attention_backward(const Stream& stream, const AttentionBackward& ar
 
 // merges the attention of the same queries to two disjoint sets of keys, a and b: logsumexp =
 // log(exp(lse_a) + exp(lse_b)), out = exp(lse_a - logsumexp) out_a + exp(lse_b - logsumexp) out_b;
-// a side whose lse is -infinity contributes nothing, whatever that side's out holds.
+// a side whose lse is -infinity contributes nothing, whatever that side's out holds; one whose lse
+// is NaN or infinity makes the row and its logsumexp NaN.
 struct AttentionMerge {
   static constexpr keel_op_id kOp = KEEL_OP_ATTENTION_MERGE;
   Operand out_a;

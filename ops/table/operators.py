@@ -78,7 +78,7 @@ operator(
     "integers wrap; unspecified for NaN and beyond int32's range, for an int64 y beyond int64's",
     inputs=[tensor("x", "any")],
     outputs=[tensor("y", "as x")],
-    # Those of models first: conformance tries them in more shapes than the other pairs.
+    # The pairs of models come first: conformance tries them in more shapes than the other pairs.
     dtypes=[
         "f32 -> bf16: rounded_once",
         "bf16 -> f32: rounded_once",
@@ -573,7 +573,7 @@ operator(
     "merges the attention of the same queries to two disjoint sets of keys, a and b: logsumexp "
     "= log(exp(lse_a) + exp(lse_b)), out = exp(lse_a - logsumexp) out_a + exp(lse_b - "
     "logsumexp) out_b; a side whose lse is -infinity contributes nothing, whatever that side's "
-    "out holds",
+    "out holds; one whose lse is NaN or infinity makes the row and its logsumexp NaN",
     inputs=[
         tensor("out_a", "[tokens,heads,d]"),
         tensor("lse_a", "[heads,tokens]"),

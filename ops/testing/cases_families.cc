@@ -101,7 +101,7 @@ void add_large(ElementwiseCases* cases, const Function& function) {
   each->profile = Profile::kQuick;
 }
 
-// What frameworks do to make bool of a tensor: y = a != 0, which NaN is.
+// A tensor as bool, as frameworks make it: y = a != 0, true for NaN.
 void add_to_bool(ElementwiseCases* cases) {
   Numbers zero;
   zero.b = 0;
