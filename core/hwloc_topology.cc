@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -162,6 +163,9 @@ Status load_topology(const char* synthetic, TopologyHandle* out_topology) {
   hwloc_topology_set_io_types_filter(created, HWLOC_TYPE_FILTER_KEEP_ALL);
   // Without the flag, hwloc moves this thread from core to core to inspect each.
   hwloc_topology_set_flags(created, HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING);
+  // libudev, which hwloc asks for devices, seeds its tables once and without a lock.
+  static std::mutex loading;
+  const std::lock_guard lock(loading);
   if (hwloc_topology_load(created) != 0) {
     const int error = errno;
     if (synthetic != nullptr) {

@@ -241,7 +241,7 @@ Status find_interface(const SocketAddress& route, const PeerInfo& self,
                                         out_chosen, &unusable));
   if (!unusable.empty()) {
     log(KEEL_LOG_WARNING, "KEEL_INTERFACE is '{}', and rank {} uses {}: {}", setting, self.rank,
-        out_chosen->name, unusable);
+        out_chosen->name.empty() ? out_chosen->address.host() : out_chosen->name, unusable);
   }
   return {};
 }
