@@ -128,8 +128,8 @@ Status no_secret(const SocketAddress& address) {
 Status find_address(const std::string& host, bool has_secret, SocketAddress* out_address) {
   if (host.empty()) {
     // A server belongs to no device: the first interface of a list that has a carrier will do.
-    const char* const chosen = trusted_environment("KEEL_INTERFACE");
-    const std::vector<std::string> names = named_interfaces(chosen == nullptr ? "" : chosen);
+    const std::string chosen = interface_setting();
+    const std::vector<std::string> names = named_interfaces(chosen);
     std::vector<HostInterface> interfaces;
     if (names.size() > 1) interfaces = list_interfaces();
     Status named;

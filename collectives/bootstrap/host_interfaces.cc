@@ -117,12 +117,12 @@ uint32_t turn_of(const PeerInfo& self) {
   return is_launched ? launch.local_rank : self.rank;
 }
 
-std::string setting_of_user() {
+}  // namespace
+
+std::string interface_setting() {
   const char* const chosen = trusted_environment("KEEL_INTERFACE");
   return chosen == nullptr ? "" : chosen;
 }
-
-}  // namespace
 
 const char* ChosenInterface::reason_name() const {
   switch (reason) {
@@ -213,7 +213,7 @@ Status choose_interface(const InterfaceQuery& query, const std::vector<HostInter
 
 Status find_interface(const SocketAddress& route, const PeerInfo& self,
                       ChosenInterface* out_chosen) {
-  const std::string setting = setting_of_user();
+  const std::string setting = interface_setting();
   const std::vector<HostInterface> interfaces = list_interfaces();
   if (setting.empty()) {
     *out_chosen = by_route(route, interfaces);

@@ -37,6 +37,9 @@ struct ChosenInterface {
 // "ib0,ib1".
 inline constexpr char kNearestInterface[] = "nearest";
 
+// KEEL_INTERFACE as the user has set it; empty: unset.
+std::string interface_setting();
+
 // Returns the interfaces, addresses or host names that |setting| names; none for "" and "nearest".
 std::vector<std::string> named_interfaces(const std::string& setting);
 

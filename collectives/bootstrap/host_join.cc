@@ -15,7 +15,6 @@
 #include "collectives/bootstrap/tcp_socket.h"
 #include "collectives/transports/wire_choice.h"
 #include "core/insiders.h"
-#include "core/plugin_file.h"
 
 namespace keel {
 

@@ -7,7 +7,6 @@
 
 #include "collectives/bootstrap/host_interfaces.h"
 #include "collectives/bootstrap/launcher_environment.h"
-#include "core/plugin_file.h"
 
 namespace keel {
 
@@ -43,15 +42,16 @@ Status enter_job(const std::shared_ptr<HostJob>& job, const Deadline& deadline,
 
 bool is_id_for_hosts(HostServerAddress* out_address) {
   *out_address = {};
-  const char* const chosen = trusted_environment("KEEL_INTERFACE");
-  const bool is_set = chosen != nullptr && *chosen != '\0';
-  if (is_set && !named_interfaces(chosen).empty()) return true;
+  const std::string chosen = interface_setting();
+  if (!named_interfaces(chosen).empty()) return true;
   // Without a launcher, or with a launcher that gives no address, ids are for this host, unless
   // KEEL_INTERFACE says "nearest".
   auto launch = KEEL_STRUCT_INIT(keel_launch_info, KEEL_STRUCT_LAUNCH_INFO);
   std::string name;
   HostServerAddress server;
-  if (!read_launcher(&launch, &name).ok() || !read_host_server(launch, &server).ok()) return is_set;
+  if (!read_launcher(&launch, &name).ok() || !read_host_server(launch, &server).ok()) {
+    return !chosen.empty();
+  }
   // Rank 0 is where the launcher's address is.
   if (launch.rank == 0) out_address->host = server.host;
   return true;

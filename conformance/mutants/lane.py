@@ -184,6 +184,10 @@ class Lane:
             shutil.copy(self.build / emulated / "libkeel_simt_host.so", self.prefix / emulated)
         return options_of(name)
 
+    def build_target(self, target, with_ccl=False):
+        """Builds the tree as it is; the options of `keel conform run` for it."""
+        return self.build_sample(with_ccl) if target == "sample" else self.build_backend(target)
+
     def lost_operators(self, name):
         """Sorted: those that the plugin has and the mutant has not."""
         if name not in self.operators_before:
@@ -197,9 +201,7 @@ class Lane:
         source = path.read_text()
         path.write_text(source.replace(text(entry["before"]), text(entry["after"])))
         try:
-            if target == "sample":
-                return self.build_sample(entry["file"].startswith("conformance/"))
-            return self.build_backend(target)
+            return self.build_target(target, entry["file"].startswith("conformance/"))
         finally:
             path.write_text(source)
 

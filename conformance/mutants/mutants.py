@@ -11,8 +11,8 @@ Each list beside this script has the mutants of one plugin: an edit of one sourc
 should see it, and the sentence of abi.h that it breaks. A mutant is built in a scratch copy of the
 tree. cases.json names the case that caught a mutant last: that case runs first and alone, then the
 level, then the whole suite, until one finds the fault. --update puts the cases of results into
-cases.json. A case there that no longer exists, or passes, costs its own time and no more. A run of all mutants
-begins with the plugins as they are, and forgets the cases that fail on them.
+cases.json. A case there that no longer exists, or passes, costs its own time and no more. A run of
+all mutants begins with the plugins as they are, and forgets the cases that fail on them.
 
 An entry with "lawful" is an edit that a right plugin may have, and the whole suite must pass on it.
 One with "missed" is known not to be caught. A backend that no longer has operators that it has
@@ -143,9 +143,8 @@ def longest_first(entries, cases):
 def without_failing(cases, lane, targets):
     """|cases| without those that fail on the unedited plugin of |targets|, which catch nothing."""
     for target in targets:
-        options = (lane.build_sample(with_ccl=False) if target == "sample"
-                   else lane.build_backend(target))
-        failing = {case for case, _, _ in lane.run(options, until_caught=False, variables={})[0]}
+        ran, _ = lane.run(lane.build_target(target), until_caught=False, variables={})
+        failing = {case for case, _, _ in ran}
         for case in sorted(failing):
             print(f"{target} without an edit fails {case}")
         cases = {name: each for name, each in cases.items()
