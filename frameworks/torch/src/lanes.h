@@ -57,7 +57,7 @@ class Lanes {
   const int size_;
   const std::shared_ptr<LaneAgreement> agreement_;
   const std::shared_ptr<Lane> cpu_;
-  // Of keel tensors; null until the ranks have agreed, and unchanged afterwards. Calls read it
+  // The lane of keel tensors: null until the ranks have agreed, unchanged afterwards. Calls read it
   // alone.
   std::atomic<Lane*> for_keel_{nullptr};
 

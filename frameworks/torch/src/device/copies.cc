@@ -80,12 +80,16 @@ void copy_bytes(const at::Tensor& destination, const at::Tensor& source, c10::De
         kCopying);
 }
 
+// Returns the new |tensor| with the conjugate and negative bits of |like|.
+at::Tensor with_bits_of(const at::Tensor& like, at::Tensor tensor) {
+  if (like.is_conj()) tensor._set_conj(true);
+  if (like.is_neg()) tensor._set_neg(true);
+  return tensor;
+}
+
 // An uninitialised contiguous tensor with the conjugate and negative bits of |tensor|.
 at::Tensor plain_like(const at::Tensor& tensor) {
-  at::Tensor plain = at::empty(tensor.sizes(), tensor.options());
-  if (tensor.is_conj()) plain._set_conj(true);
-  if (tensor.is_neg()) plain._set_neg(true);
-  return plain;
+  return with_bits_of(tensor, at::empty(tensor.sizes(), tensor.options()));
 }
 
 // Copies as copy_elements does, on the CPU, by whole spans. Waits.
@@ -97,10 +101,9 @@ void copy_through_cpu(const at::Tensor& destination, const at::Tensor& source) {
     span_from_cpu(destination, whole);
     return;
   }
-  at::Tensor converted = at::empty_strided(destination.sizes(), destination.strides(),
-                                           values.options().dtype(destination.scalar_type()));
-  if (destination.is_conj()) converted._set_conj(true);
-  if (destination.is_neg()) converted._set_neg(true);
+  const at::Tensor converted = with_bits_of(
+      destination, at::empty_strided(destination.sizes(), destination.strides(),
+                                     values.options().dtype(destination.scalar_type())));
   converted.copy_(values);
   copy_bytes(destination, converted, destination.device().index());
   synchronize(destination.device().index());
@@ -113,10 +116,9 @@ at::Tensor to_cpu(const at::Tensor& tensor) {
     plain = plain_like(tensor);
     if (tensor.numel() != 0 && !copy_on_device(plain, tensor)) return span_to_cpu(tensor);
   }
-  at::Tensor copy = at::empty_strided(plain.sizes(), plain.strides(),
-                                      plain.options().device(at::kCPU).pinned_memory(false));
-  if (plain.is_conj()) copy._set_conj(true);
-  if (plain.is_neg()) copy._set_neg(true);
+  at::Tensor copy =
+      with_bits_of(plain, at::empty_strided(plain.sizes(), plain.strides(),
+                                            plain.options().device(at::kCPU).pinned_memory(false)));
   const c10::DeviceIndex index = tensor.device().index();
   copy_bytes(copy, plain, index);
   synchronize(index);
@@ -155,10 +157,8 @@ void copy_from_cpu(const at::Tensor& destination, const at::Tensor& source, bool
                     ready.const_data_ptr(), ready.nbytes()),
           kCopying);
   } else {
-    at::Tensor moved = at::empty(ready.sizes(), destination.options());
-    // The bits are as in |destination|: a copy between the two changes no value.
-    if (destination.is_conj()) moved._set_conj(true);
-    if (destination.is_neg()) moved._set_neg(true);
+    // With the bits of |destination|, so that a copy between the two changes no value.
+    const at::Tensor moved = plain_like(destination);
     check(keel_copy(stream_of(index), handle(index), moved.mutable_data_ptr(), KEEL_HOST,
                     ready.const_data_ptr(), ready.nbytes()),
           kCopying);
