@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <barrier>
 #include <condition_variable>
 #include <keel/communicators.hpp>
 #include <keel/keel.hpp>
@@ -99,9 +100,11 @@ TEST_F(CommunicatorsHppTest, WaitThatRunsOutThrowsAndTheFormationGoesOn) {
 
 TEST_F(CommunicatorsHppTest, RanksMeetThroughAStoreAndShrink) {
   Dictionary store;
+  std::barrier summed(kWorld);
   on_all([&](uint32_t rank) {
     Communicator comm = join(devices_[rank], store, "job", rank, kWorld);
     expect_sum_of_ranks(devices_[rank].get(), comm.get(), rank, 1000, 3);
+    summed.arrive_and_wait();  // a shrink fails operations that other ranks have in flight
     EXPECT_EQ(survivors(comm).epoch, 1u);
     const Communicator left = shrink(comm);
     EXPECT_EQ(left.world(), kWorld);

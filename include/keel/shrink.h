@@ -28,8 +28,9 @@ extern "C" {
  * remaining ranks agree again. A rank without a result may call again.
  *
  * |comm| may have failed in any way, or be whole, and ends in both cases: operations in flight have
- * failed before the new communicator exists, and touch no buffer afterwards. The caller still
- * destroys |comm|, and recovers streams whose operations failed.
+ * failed before the new communicator exists, and touch no buffer afterwards. An operation that is
+ * over for one rank may still be in flight on another. The caller still destroys |comm|, and
+ * recovers streams whose operations failed.
  *
  * |timeout_ns|: deadline of the whole call; KEEL_TIMEOUT_DEFAULT as elsewhere. KEEL_TIMED_OUT then
  * names the ranks that have not called.
