@@ -615,6 +615,20 @@ TEST_F(Conform, AbsentSlotsAreNamed) {
   }
 }
 
+// No case calls through an absent slot, which would end its worker.
+TEST_F(Conform, ClaimWithoutSlotsFailsEachOfItsCases) {
+  ASSERT_EQ(run("false_claims", "--filter 'async/tables/*gate*'"), 1) << output_;
+  const Json& results = report_.at("results");
+  ASSERT_GT(results.size(), 2u);
+  for (const Json& result : results) {
+    EXPECT_EQ(result.at("outcome"), "fail") << result;
+    EXPECT_NE(result.at("message").get<std::string>().find(
+                  "NATIVE_GATE is claimed without stream.gate_create, stream.gate_destroy"),
+              std::string::npos)
+        << result;
+  }
+}
+
 // The refusal of one format after the other is one reason, not six.
 TEST_F(Conform, FormatsThatNoDeviceTakesAreListedOnce) {
   ASSERT_EQ(run("false_claims", "--level kernels"), 1) << output_;

@@ -13,7 +13,9 @@
 #include <thread>
 #include <utility>
 
+#include "conformance/claimed_slots.h"
 #include "conformance/levels.h"
+#include "conformance/plugin_device.h"
 #include "ops/testing/case_data.h"
 
 namespace keel::conformance {
@@ -85,6 +87,12 @@ void run_body(const Case& each, const Context& context) {
   t_notes.clear();
   const uint64_t missing = each.capabilities & ~context.environment.info.capabilities;
   if (missing != 0) throw CaseUnsupported("not claimed: " + capability_text(missing));
+  // Called through a slot that is not there, a body would end the worker without a word.
+  if (each.capabilities != 0 && is_on_tables(each.id)) {
+    const std::string absent =
+        observe_text(claims_without_slots(context.environment.tables->plugin(), each.capabilities));
+    check(absent.empty(), absent);
+  }
   each.body(context);
 }
 

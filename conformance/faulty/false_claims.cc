@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// False capabilities: reports capabilities whose calls it refuses.
+// False capabilities: reports capabilities whose calls it refuses, and native gates without a slot.
 #include "conformance/faulty/plain_plugin.h"
 
 namespace {
@@ -7,7 +7,8 @@ namespace {
 keel_status info(keel_plugin_instance* instance, uint32_t ordinal, keel_device_info* out_info) {
   const keel_status status = keel::faulty::plain_tables().device.info(instance, ordinal, out_info);
   out_info->capabilities |= KEEL_CAPABILITY_MANAGED | KEEL_CAPABILITY_HOST_REGISTER |
-                            KEEL_CAPABILITY_KERNELS | KEEL_CAPABILITY_EXPORT;
+                            KEEL_CAPABILITY_KERNELS | KEEL_CAPABILITY_EXPORT |
+                            KEEL_CAPABILITY_NATIVE_GATE;
   return status;
 }
 
