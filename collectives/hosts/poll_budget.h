@@ -3,6 +3,8 @@
 #ifndef KEEL_COLLECTIVES_HOSTS_POLL_BUDGET_H_
 #define KEEL_COLLECTIVES_HOSTS_POLL_BUDGET_H_
 
+#include <sched.h>
+
 #include <chrono>
 #include <cstdint>
 
@@ -10,12 +12,14 @@
 
 namespace keel {
 
-// Polls of the wires of one rank before it parks, learned from its waits. Between two processes
-// that have a core each, a message takes some 20 us, and parking adds 10 us of system calls and
-// wake-up. Where ranks share cores, polls take the time that the sender needs: an all_reduce of
-// 8 bytes between 4 processes on 2 cores took 200 us with 20 polls before each park, and 120 to 150
-// with this budget. Differs from the turns of WaitPolicy, since each poll is a system call: the
-// budget counts polls, and the duration of a wait tells whether polling paid. For one thread.
+// Polls of the wires of one rank before it parks, learned from its waits, and yields between polls.
+// Parking adds 10 us of system calls and wake-up to a message that takes some 20 us. Where ranks
+// share cores, a yield hands the core to the sender, often the rank that is waited for: an
+// all_reduce of 8 bytes between 2 processes that other work leaves one core took 6 us with yields
+// and 27 to 70 us without. Where another program keeps the core, a yield lasts as long as that
+// program's turn, so that after a long one the rank does not yield for a while. Differs from the
+// turns of WaitPolicy, since each poll is a system call: the budget counts polls, and the duration
+// of a wait tells whether polling paid. For one thread.
 class PollBudget {
  public:
   using Clock = std::chrono::steady_clock;
@@ -24,11 +28,30 @@ class PollBudget {
   // Notes a wait from |begin|, the first poll in vain, until now.
   void note_wait(Clock::time_point begin) { budget_.note(Clock::now() - begin < kShort); }
 
- private:
-  static constexpr uint32_t kMostPolls = 20;
-  static constexpr std::chrono::microseconds kShort{25};
+  // Between two polls: lets another thread have the core, while that is known to take little time.
+  // Returns the polls that this one counts for: more without a yield, as the sender may need the
+  // core.
+  uint32_t relax() {
+    const Clock::time_point begin = Clock::now();
+    if (!may_yield(begin)) return 5;
+    sched_yield();
+    note_yield(begin, Clock::now());
+    return 1;
+  }
+  bool may_yield(Clock::time_point now) const { return now >= next_yield_; }
+  void note_yield(Clock::time_point begin, Clock::time_point end) {
+    if (end - begin > kLongYield) next_yield_ = end + kRest * (end - begin);
+  }
 
-  SpinBudget budget_{/*most_halvings=*/5};  // no poll but the first
+ private:
+  static constexpr uint32_t kMostPolls = 100;
+  static constexpr std::chrono::microseconds kShort{100};
+  // A rank's turn between two waits takes 10 to 50 us; another program's, 3 ms.
+  static constexpr std::chrono::microseconds kLongYield{300};
+  static constexpr int kRest = 100;  // a hundredth of the time at most is lost to long yields
+
+  SpinBudget budget_{/*most_halvings=*/7};  // no poll but the first
+  Clock::time_point next_yield_;
 };
 
 }  // namespace keel

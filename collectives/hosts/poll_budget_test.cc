@@ -35,5 +35,18 @@ TEST(PollBudgetTest, ShortWaitsBringPollingBack) {
   EXPECT_EQ(budget.polls(), most);
 }
 
+TEST(PollBudgetTest, RestsAfterALongYield) {
+  using std::chrono::microseconds;
+  PollBudget budget;
+  const PollBudget::Clock::time_point begin = PollBudget::Clock::now();
+  EXPECT_TRUE(budget.may_yield(begin));
+  budget.note_yield(begin, begin + microseconds(50));
+  EXPECT_TRUE(budget.may_yield(begin + microseconds(51))) << "another rank had its turn";
+  const PollBudget::Clock::time_point end = begin + microseconds(3000);
+  budget.note_yield(begin, end);
+  EXPECT_FALSE(budget.may_yield(end + microseconds(99 * 3000)));
+  EXPECT_TRUE(budget.may_yield(end + microseconds(101 * 3000)));
+}
+
 }  // namespace
 }  // namespace keel

@@ -51,7 +51,8 @@ class WireWait {
       }
       KEEL_RETURN_IF_ERROR(check());
       if (idle == 0) begin = PollBudget::Clock::now();
-      if (++idle < polls_.polls()) continue;
+      idle += polls_.relax();
+      if (idle < polls_.polls()) continue;
       wires_.park(WaitPolicy::slice_ns(wait_context_.deadline()));
       if (session_.has_outlived_server()) session_.look_for(wires_.unconnected());
     }
