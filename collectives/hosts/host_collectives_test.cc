@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -399,6 +400,22 @@ std::string mismatch(const Rank& self) {
   return "";
 }
 
+// Rank 1 makes the first contact with rank 0, which is stopped.
+std::string first_contact(const Rank& self) {
+  say("here");
+  hear();
+  if (self.rank == 0) return "";
+  // Four fifths of the limit of a handshake.
+  const auto late = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+  keel_status status = keel_comm_timeout_set(self.comm, self.timeout_ns);
+  if (status == KEEL_OK) status = keel_barrier(self.comm, self.stream);
+  if (status == KEEL_OK) status = keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT);
+  const bool is_late = std::chrono::steady_clock::now() > late;
+  say(std::string(keel_status_name(status)) + (is_late ? ", late: " : " ") + keel_last_error());
+  hear();  // the end of this process would be another failure
+  return "";
+}
+
 // All but the last rank split.
 std::string split_without_one(const Rank& self) {
   if (self.rank + 1 == self.world) {
@@ -487,7 +504,8 @@ int run_worker(const std::vector<std::string>& arguments) {
       {"product", product},
       {"without_rank_zero", without_rank_zero},
       {"without_rank_one", without_rank_one},
-      {"split_without_one", split_without_one}};
+      {"split_without_one", split_without_one},
+      {"first_contact", first_contact}};
   keel_unique_id id = {};
   if (self.rank == 0) {
     if (keel_unique_id_create(&id) != KEEL_OK) {
@@ -739,6 +757,20 @@ TEST_P(HostFailureTest, StoppedRankIsNamedAtTheDeadline) {
     EXPECT_SAYS("rank 2 (cpu:", job[rank].read_line());
     EXPECT_EQ(job[rank].wait(), 0);
   }
+}
+
+// The kernel of its host accepts the connection.
+TEST_P(HostFailureTest, StoppedRankIsNamedAtTheDeadlineOfTheFirstContact) {
+  Job job("ab", "first_contact", "cpu", /*staged=*/false, /*seconds=*/1);
+  for (size_t rank = 0; rank < 2; ++rank) ASSERT_EQ(job[rank].read_line(), "here");
+  ASSERT_EQ(::kill(job[0].pid(), SIGSTOP), 0);
+  job[1].write_line("go");
+  const std::string line = job[1].read_line();
+  EXPECT_SAYS("TIMED_OUT barrier, operation 0, over", line);
+  EXPECT_SAYS("rank 0 (cpu:", line);
+  job[0].kill();
+  job[1].write_line("end");
+  EXPECT_EQ(job[1].wait(), 0);
 }
 
 // Missed by a rank of its own host, and by ranks of other hosts alone.

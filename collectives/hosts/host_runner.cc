@@ -258,12 +258,14 @@ Status HostRunner::find_cause(const Status& status) {
   if (context_.failures().failed()) return context_.failures().status();
   const Status verdict = group_->job().session().failure();
   if (!verdict.ok()) return verdict;
+  uint32_t peer = 0;
+  const Status wire = group_->wires().failure(&peer);
+  // Names the rank that left a connection unanswered.
+  if (wire.code() == KEEL_TIMED_OUT) return wire;
   if (status.code() == KEEL_TIMED_OUT) {
     const std::string awaited = name_awaited();
     return awaited.empty() ? status : failure(KEEL_TIMED_OUT, "{} did not answer in time", awaited);
   }
-  uint32_t peer = 0;
-  const Status wire = group_->wires().failure(&peer);
   // The end of another rank is often the cause: the job's server knows.
   return wire.ok() ? status : group_->job().session().report(peer, wire);
 }

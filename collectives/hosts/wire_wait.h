@@ -31,7 +31,9 @@ class WireWait {
         session_(session),
         failures_(failures),
         polls_(polls),
-        wait_context_(wait_context) {}
+        wait_context_(wait_context) {
+    wires_.set_deadline(wait_context.deadline());
+  }
 
   WaitContext& context() { return wait_context_; }
   // Whether the last until() has failed: the operation ended between hosts, not inside one. False

@@ -25,6 +25,7 @@ class HubWires : public WireSet {
  public:
   // Gives the set an accepted connection. Thread-safe.
   void adopt(uint32_t peer, uint32_t lane, FileDescriptor socket);
+  void set_deadline(const Deadline& deadline) override { deadline_ = deadline; }
   void wake() override;
   void cancel(const Status& reason) override;
   Status failure(uint32_t* out_peer) const override;
@@ -53,13 +54,18 @@ class HubWires : public WireSet {
   // Notes the failure, unless there is one. Returns the first.
   Status note_failure(const Status& why, uint32_t peer);
   std::string peer_name(uint32_t peer) const { return hub_->table().ranks[peer].name(); }
+  // Connects the lane to the lower rank |peer|: see WireHub::connect().
+  Status connect(uint32_t peer, uint32_t lane, FileDescriptor* out_socket) {
+    return hub_->connect(peer, lane, context_, deadline_, is_cancelled_, out_socket);
+  }
   // Whether |peer| and |lane| name a wire of this rank; else the failure to note.
   Status check_wire(uint32_t peer, uint32_t lane) const;
 
   const std::shared_ptr<WireHub> hub_;
   const uint64_t context_;
   FileDescriptor epoll_;
-  std::atomic<bool> is_cancelled_{false};  // ends connect()
+  std::atomic<bool> is_cancelled_{false};           // ends connect()
+  Deadline deadline_ = Deadline::after(INT64_MAX);  // of connect()
 
  private:
   FileDescriptor news_;  // eventfd: arrivals, cancel(), wake()

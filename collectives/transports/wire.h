@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "core/deadline.h"
 #include "core/status.h"
 
 namespace keel {
@@ -98,7 +99,7 @@ class WireRequest {
 // buffers hold. So a rank posts its receives before it waits for its sends.
 //
 // For one thread at a time, but for cancel() and wake(). Steady-state calls allocate nothing; the
-// first post to a lane of a peer connects the lane, within the deadline of the handshake.
+// first post to a lane of a peer connects the lane, and may block until set_deadline().
 //
 // A failure is sticky for the whole set, names the peer and the cause, and ends every posted
 // request; is_done() of a request is true only when the wire no longer touches its memory.
@@ -111,6 +112,9 @@ class WireSet {
   // Number of lanes to each peer.
   static constexpr uint32_t kLanes = 4;
 
+  // Of posts from now on: a connection that a peer accepts and leaves unanswered fails the set
+  // then, with KEEL_TIMED_OUT. Without it, never.
+  virtual void set_deadline(const Deadline& deadline) = 0;
   // |peer|: rank in the session (HostTable), not the own rank. |lane|: 0 to kLanes - 1. After a
   // failure of the set the request is done at once.
   virtual void post_send(uint32_t peer, uint32_t lane, WireRequest& request) = 0;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -12,7 +13,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/ipc/poll.h"
 #include "base/ipc/socket.h"
+#include "collectives/bootstrap/handshake.h"
 #include "collectives/bootstrap/testing/full_window.h"
 #include "collectives/bootstrap/testing/variable.h"
 #include "collectives/transports/tcp/tcp_wires.h"
@@ -159,13 +162,47 @@ TEST(TcpWiresTest, RankWithoutARouteSaysSoAtOnce) {
   std::thread([&] {
     is_apart = unshare(CLONE_NEWNET) == 0;
     FileDescriptor socket;
-    if (is_apart) status = job.hub(1).connect(0, 0, 0, never, &socket);
+    if (is_apart)
+      status = job.hub(1).connect(0, 0, 0, Deadline::after(kTestTimeoutNs), never, &socket);
   }).join();
   if (!is_apart) GTEST_SKIP() << "this process cannot make a network namespace (root)";
   EXPECT_EQ(status.code(), KEEL_RANK_FAILED);
   EXPECT_NE(std::string(status.text()).find("this host has no route to 127.0.0.1:"),
             std::string::npos)
       << status.text();
+}
+
+// The kernel accepts connections for a stopped process: this port's owner never looks. One deadline
+// is before the limit of a handshake, one behind it.
+TEST(TcpWiresTest, PeerThatDoesNotAnswerIsAwaitedUntilTheDeadline) {
+  Job job("tcp", 2);
+  SocketAddress any;
+  SocketAddress bound;
+  FileDescriptor port;
+  ASSERT_TRUE(SocketAddress::parse("127.0.0.1:0", &any));
+  ASSERT_TRUE(listen_tcp(any, &port, &bound).ok());
+  job.table().ranks[0].address = bound.text();
+  job.hub(1).set_table(std::make_shared<const HostTable>(job.table()));
+  const auto connect = [&](const Deadline& deadline, const std::atomic<bool>& cancelled) {
+    FileDescriptor socket;
+    return job.hub(1).connect(0, 0, 0, deadline, cancelled, &socket).code();
+  };
+  const Deadline handshake = Deadline::after(kHandshakeNs);
+  std::atomic<bool> is_cancelled{false};
+  EXPECT_EQ(connect(Deadline::after(10'000'000), is_cancelled), KEEL_TIMED_OUT);
+  EXPECT_FALSE(handshake.passed());
+  FileDescriptor peer;
+  ASSERT_EQ(sockets::accept(port.get(), 0, &peer), 0);
+  peer = {};
+  keel_status code = KEEL_OK;
+  std::thread thread([&] { code = connect(Deadline::after(kTestTimeoutNs), is_cancelled); });
+  EXPECT_GT(poll_until(port.get(), POLLIN, Deadline::Clock::now() + std::chrono::seconds(60)), 0);
+  EXPECT_EQ(sockets::accept(port.get(), 0, &peer), 0);
+  const auto limit = Deadline::Clock::now() + std::chrono::nanoseconds(kHandshakeNs * 11 / 10);
+  EXPECT_EQ(poll_until(peer.get(), POLLRDHUP, limit), 0) << "the rank has closed the connection";
+  is_cancelled = true;
+  thread.join();
+  EXPECT_EQ(code, KEEL_ABORTED);
 }
 
 TEST_P(WiresTest, MessagesOfEverySizeArriveInBothDirections) {

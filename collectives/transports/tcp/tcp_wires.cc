@@ -65,7 +65,7 @@ TcpLane* TcpWires::lane(uint32_t peer, uint32_t number) {
     found = std::make_unique<TcpLane>(peer, number, hub_->table().epoch);
     if (hub_->rank() > peer) {
       FileDescriptor socket;
-      Status status = hub_->connect(peer, number, context_, is_cancelled_, &socket);
+      Status status = connect(peer, number, &socket);
       if (status.ok()) status = attach(*found, std::move(socket));
       if (!status.ok()) {
         fail(status.with_prefix(peer_name(peer) + ": "), peer);

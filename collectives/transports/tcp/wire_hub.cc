@@ -9,6 +9,7 @@
 #include "collectives/bootstrap/handshake.h"
 #include "collectives/bootstrap/tcp_dialog.h"
 #include "collectives/transports/hub_wires.h"
+#include "core/insiders.h"
 
 namespace keel {
 
@@ -190,26 +191,28 @@ void WireHub::fail(const Status& why) {
   for (const auto& [context, wires] : wires_) wires->cancel(why);
 }
 
-Status WireHub::connect(uint32_t peer, uint32_t lane, uint64_t context,
+Status WireHub::connect(uint32_t peer, uint32_t lane, uint64_t context, const Deadline& deadline,
                         const std::atomic<bool>& cancelled, FileDescriptor* out_socket) {
   constexpr std::chrono::milliseconds kPause(2);
-  const Deadline deadline = Deadline::after(kHandshakeNs);
+  const Deadline until = insiders::deadline(deadline.remaining_ns());
+  const Deadline limit = insiders::deadline(std::min(kHandshakeNs, deadline.remaining_ns()));
   while (true) {
     bool may_pass = false;
-    const Status status = try_connect(table_->ranks.at(peer), lane, context, cancelled, deadline,
-                                      out_socket, &may_pass);
-    if (status.ok() || !may_pass || deadline.passed() || cancelled.load()) return status;
+    const Status status = try_connect(table_->ranks.at(peer), lane, context, cancelled, limit,
+                                      until, out_socket, &may_pass);
+    if (status.ok() || !may_pass || limit.passed() || cancelled.load()) return status;
     std::this_thread::sleep_for(kPause);
   }
 }
 
 Status WireHub::try_connect(const HostRank& other, uint32_t lane, uint64_t context,
-                            const std::atomic<bool>& cancelled, const Deadline& deadline,
-                            FileDescriptor* out_socket, bool* out_may_pass) {
+                            const std::atomic<bool>& cancelled, const Deadline& limit,
+                            const Deadline& deadline, FileDescriptor* out_socket,
+                            bool* out_may_pass) {
   SocketAddress address;
   KEEL_RETURN_IF_ERROR(parse_address(other.address, &address));
   TcpDialog dialog(&cancelled);
-  const Status connected = dialog.connect(address, silence_, deadline);
+  const Status connected = dialog.connect(address, silence_, limit);
   if (connected.code() == KEEL_UNAVAILABLE) return {KEEL_RANK_FAILED, connected.text()};
   // Two lost packets are enough for that: the kernel repeats the first one after a second.
   *out_may_pass = connected.code() == KEEL_RANK_FAILED && dialog.has_route();

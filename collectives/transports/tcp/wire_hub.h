@@ -44,10 +44,11 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
   void set_table(std::shared_ptr<const HostTable> table);
   const HostTable& table() const { return *table_; }
 
-  // Connects |lane| of the communicator |context| to the lower rank |peer|. Blocks for the
-  // handshake, kHandshakeNs at most; |cancelled| ends the wait.
-  Status connect(uint32_t peer, uint32_t lane, uint64_t context, const std::atomic<bool>& cancelled,
-                 FileDescriptor* out_socket);
+  // Connects |lane| of the communicator |context| to the lower rank |peer|. Blocks for kHandshakeNs
+  // at most until the peer's port accepts, and then until |deadline| for the answer: a stopped
+  // process has not ended. |cancelled| ends the wait.
+  Status connect(uint32_t peer, uint32_t lane, uint64_t context, const Deadline& deadline,
+                 const std::atomic<bool>& cancelled, FileDescriptor* out_socket);
   // Serves the job in place of an ended server: |on_rank|, on the service thread, gets the
   // connection of each rank that asks this port for a server.
   using OnRank = std::function<void(uint32_t rank, FileDescriptor socket)>;
@@ -90,10 +91,10 @@ class WireHub : public std::enable_shared_from_this<WireHub> {
  private:
   using Key = std::tuple<uint64_t, uint32_t, uint32_t>;  // context, peer, lane
 
-  // |*out_may_pass|: whether a later attempt may succeed.
+  // |limit|: for the port to accept. |*out_may_pass|: whether a later attempt may succeed.
   Status try_connect(const HostRank& other, uint32_t lane, uint64_t context,
-                     const std::atomic<bool>& cancelled, const Deadline& deadline,
-                     FileDescriptor* out_socket, bool* out_may_pass);
+                     const std::atomic<bool>& cancelled, const Deadline& limit,
+                     const Deadline& deadline, FileDescriptor* out_socket, bool* out_may_pass);
   Status greet(TcpDialog& dialog, Opening opening, const Deadline& deadline);
   Status admit(const Opening& opening);
   void on_peer(const Opening& opening, FileDescriptor socket);

@@ -104,7 +104,7 @@ UcxPeer* UcxWires::peer(uint32_t rank, uint32_t lane) {
     found = std::make_unique<UcxPeer>(rank, shared_);
     if (hub_->rank() > rank) {
       FileDescriptor socket;
-      Status status = hub_->connect(rank, /*lane=*/0, context_, is_cancelled_, &socket);
+      Status status = connect(rank, /*lane=*/0, &socket);
       if (status.ok()) status = attach(*found, std::move(socket));
       if (!status.ok()) {
         fail(status.with_prefix(peer_name(rank) + ": "), rank);
