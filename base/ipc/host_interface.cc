@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <span>
 #include <utility>
 
 namespace keel {
@@ -18,6 +20,18 @@ namespace {
 
 // IFF_LOWER_UP of linux/if.h, which net/if.h excludes. IFF_RUNNING follows up to a second later.
 constexpr unsigned kCarrier = 1 << 16;
+
+// The bytes of an IPv4 or IPv6 address; none of another.
+std::span<const uint8_t> bytes_of(const sockaddr* address) {
+  if (address == nullptr) return {};  // an interface without one
+  if (address->sa_family == AF_INET) {
+    const auto* const number = &reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
+    return {reinterpret_cast<const uint8_t*>(number), sizeof(*number)};
+  }
+  if (address->sa_family != AF_INET6) return {};
+  const auto* const number = &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+  return {reinterpret_cast<const uint8_t*>(number), sizeof(*number)};
+}
 
 }  // namespace
 
@@ -48,6 +62,27 @@ std::vector<HostInterface> list_interfaces(const std::string& sysfs) {
     if (!address.is_link_local()) known->addresses.push_back(address);
   }
   return interfaces;
+}
+
+bool are_in_one_subnet(const SocketAddress& one, const SocketAddress& other) {
+  ifaddrs* found = nullptr;
+  if (getifaddrs(&found) != 0) return false;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(found, freeifaddrs);
+  for (const ifaddrs* each = found; each != nullptr; each = each->ifa_next) {
+    const std::span<const uint8_t> own = bytes_of(each->ifa_addr);
+    const std::span<const uint8_t> mask = bytes_of(each->ifa_netmask);
+    if (own.empty() || mask.size() != own.size()) continue;
+    const auto has = [&](const SocketAddress& address) {
+      const std::span<const uint8_t> bytes = bytes_of(address.get());
+      if (bytes.size() != own.size()) return false;
+      for (size_t i = 0; i < own.size(); ++i) {
+        if ((bytes[i] & mask[i]) != (own[i] & mask[i])) return false;
+      }
+      return true;
+    };
+    if (has(one) && has(other)) return true;
+  }
+  return false;
 }
 
 }  // namespace keel

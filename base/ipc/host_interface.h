@@ -24,6 +24,9 @@ struct HostInterface {
 inline constexpr char kInterfaceFolder[] = "/sys/class/net";
 std::vector<HostInterface> list_interfaces(const std::string& sysfs = kInterfaceFolder);
 
+// Whether the subnet of an interface has both addresses. Ports do not count.
+bool are_in_one_subnet(const SocketAddress& one, const SocketAddress& other);
+
 }  // namespace keel
 
 #endif  // KEEL_BASE_IPC_HOST_INTERFACE_H_

@@ -36,5 +36,20 @@ TEST(ListInterfacesTest, LoopbackIsUpAndHasADeviceWhereSysfsHasOne) {
   std::filesystem::remove_all(folder);
 }
 
+// The loopback interface has 127.0.0.1/8.
+TEST(OneSubnetTest, MaskOfTheInterfaceDecides) {
+  const auto are_near = [](const char* one, const char* other) {
+    SocketAddress parsed[2];
+    EXPECT_TRUE(SocketAddress::parse(one, &parsed[0]) && SocketAddress::parse(other, &parsed[1]));
+    return are_in_one_subnet(parsed[0], parsed[1]);
+  };
+  EXPECT_TRUE(are_near("127.0.0.1:1", "127.0.0.1:2"));
+  EXPECT_TRUE(are_near("127.0.0.2:1", "127.255.0.1:1"));
+  EXPECT_FALSE(are_near("127.0.0.1:1", "192.0.2.1:1"));
+  EXPECT_FALSE(are_near("240.0.0.1:1", "240.0.0.1:1")) << "of no interface";
+  EXPECT_FALSE(are_near("127.0.0.1:1", "[::1]:1"));
+  EXPECT_FALSE(are_in_one_subnet({}, {}));
+}
+
 }  // namespace
 }  // namespace keel

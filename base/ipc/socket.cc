@@ -53,6 +53,12 @@ bool is_shortage(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
 }
 
+int bind(int socket, const SocketAddress& address) {
+  // The port is then taken towards one peer, not all. Without the option, there are fewer ports.
+  if (address.port() == 0) set_option(socket, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+  return ::bind(socket, address.get(), address.size()) == 0 ? 0 : errno;
+}
+
 int connect(int socket, const SocketAddress& address) {
   if (repeat([&] { return ::connect(socket, address.get(), address.size()); }) == 0) return 0;
   // The first call of a repeated one has begun, or has made, a TCP connection.

@@ -35,6 +35,8 @@ int accept(int listening, int type, FileDescriptor* out_socket);
 // Whether accept() failed with |error| for lack of descriptors or memory: the connection is still
 // in the queue.
 bool is_shortage(int error);
+// Sets the address that |socket| connects from, with port 0 from a port that connect() chooses.
+int bind(int socket, const SocketAddress& address);
 // EINPROGRESS on a non-blocking TCP socket: wait for POLLOUT, then ask pending_error().
 int connect(int socket, const SocketAddress& address);
 int pending_error(int socket);

@@ -32,12 +32,16 @@ Status message_size(ByteView header, size_t limit, size_t* out_size) {
   return {};
 }
 
-Status TcpDialog::connect(const SocketAddress& address, uint32_t silence,
-                          const Deadline& deadline) {
+Status TcpDialog::connect(const SocketAddress& address, uint32_t silence, const Deadline& deadline,
+                          const SocketAddress* from) {
   int error = sockets::open(address.family(), SOCK_STREAM | SOCK_NONBLOCK, &socket_);
   if (error != 0) return system_failure(error, "a TCP socket");
   KEEL_RETURN_IF_ERROR(set_options(socket_.get(), silence));
   KEEL_RETURN_IF_ERROR(set_connect_limit(socket_.get(), silence));
+  if (from != nullptr) {
+    error = sockets::bind(socket_.get(), *from);
+    if (error != 0) return system_failure(error, fmt::format("a socket at {}", from->host()));
+  }
   error = sockets::connect(socket_.get(), address);
   has_route_ = error != ENETUNREACH;
   if (error == EINPROGRESS) {

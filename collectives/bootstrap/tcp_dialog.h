@@ -22,8 +22,9 @@ class TcpDialog {
   explicit TcpDialog(const std::atomic<bool>* cancelled = nullptr) : cancelled_(cancelled) {}
 
   // KEEL_UNAVAILABLE when no process listens, KEEL_RANK_FAILED when the host does not answer or
-  // this host has no route to it.
-  Status connect(const SocketAddress& address, uint32_t silence, const Deadline& deadline);
+  // this host has no route to it. |from|, unless NULL: the connection's own address.
+  Status connect(const SocketAddress& address, uint32_t silence, const Deadline& deadline,
+                 const SocketAddress* from = nullptr);
   Status send(ByteView bytes, const Deadline& deadline);
   // Receives one message of up to |limit| bytes and not a byte more.
   Status receive(size_t limit, const Deadline& deadline, Bytes* out_message);

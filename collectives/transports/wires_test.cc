@@ -172,6 +172,24 @@ TEST(TcpWiresTest, RankWithoutARouteSaysSoAtOnce) {
       << status.text();
 }
 
+// Of two addresses in the peer's subnet, the kernel's route would choose 127.0.0.1.
+TEST(TcpWiresTest, ConnectionLeavesFromTheAddressOfTheRank) {
+  Job job("tcp", 2);
+  const auto low = job.open(0);
+  SocketAddress second;
+  ASSERT_TRUE(SocketAddress::parse("127.0.0.2:0", &second));
+  std::shared_ptr<WireHub> hub;
+  ASSERT_TRUE(WireHub::open(second, kSecret, 1, &hub).ok());
+  hub->set_table(std::make_shared<const HostTable>(job.table()));
+  const std::atomic<bool> never{false};
+  FileDescriptor socket;
+  const Status status = hub->connect(0, 0, 0, Deadline::after(kTestTimeoutNs), never, &socket);
+  ASSERT_TRUE(status.ok()) << status.text();
+  SocketAddress own;
+  ASSERT_EQ(sockets::own_address(socket.get(), &own), 0);
+  EXPECT_EQ(own.host(), "127.0.0.2");
+}
+
 // The kernel accepts connections for a stopped process: this port's owner never looks. One deadline
 // is before the limit of a handshake, one behind it.
 TEST(TcpWiresTest, PeerThatDoesNotAnswerIsAwaitedUntilTheDeadline) {
