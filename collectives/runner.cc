@@ -133,6 +133,8 @@ Status Runner::run_messages(const Request& request, const Status& ready,
       ((status.code() == KEEL_INVALID_ARGUMENT || status.code() == KEEL_RANK_FAILED) &&
        !context_.failures().failed());
   if (is_over) return status.ok() ? messages_.take_buffered_failure() : status;
+  // The caller knows the cause, and ends the communicator.
+  if (wait_context.has_work_failed()) return status;
   // The peers wait for messages in vain.
   status = status.with_prefix("send_recv: ");
   context_.team().abort(status);

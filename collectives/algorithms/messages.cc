@@ -367,7 +367,7 @@ Status PointToPointTransfers::run(const std::vector<Transfer>& transfers,
   Look look;
   Status waited = context_.messages().await(
       context_.rank(), is_over, waits_for, [&] { end_deadlock(&look); }, wait_context);
-  if (waited.code() == KEEL_TIMED_OUT) {
+  if (waited.code() == KEEL_TIMED_OUT && !wait_context.has_work_failed()) {
     waited = failure(KEEL_TIMED_OUT, "{} did not call in time: {}", context_.name_ranks(waits_for),
                      describe_progress_of_all(context_.team(), context_.sequence));
   }

@@ -400,6 +400,60 @@ std::string mismatch(const Rank& self) {
   return "";
 }
 
+// Ranks 0 and 1 are on one host, rank 2 on another. Rank 0 sends to rank 2 and receives from rank 1
+// in one group; rank 1 sends to it once rank 2 has the other message.
+std::string group_over_hosts(const Rank& self) {
+  constexpr uint64_t kCount = 100'000;
+  const keel::Buffer buffer(keel::Device(self.device), KEEL_MEMORY_DEVICE, 2 * kCount * 4);
+  int32_t* const out = static_cast<int32_t*>(buffer.data());
+  int32_t* const in = out + kCount;
+  const std::vector<int32_t> sent(kCount, static_cast<int32_t>(self.rank));
+  std::vector<int32_t> received(kCount);
+  const uint32_t from = (self.rank + 1) % 3;
+  const uint32_t to = (self.rank + 2) % 3;
+  const auto send = [&] {
+    return keel_send(self.comm, out, kCount, KEEL_INT32, to, self.stream) == KEEL_OK;
+  };
+  const auto receive = [&] {
+    return keel_recv(self.comm, in, kCount, KEEL_INT32, from, self.stream) == KEEL_OK;
+  };
+  if (keel_comm_timeout_set(self.comm, self.timeout_ns) != KEEL_OK ||
+      keel_copy(self.stream, self.device, out, KEEL_HOST, sent.data(), kCount * 4) != KEEL_OK) {
+    return keel_last_error();
+  }
+  const bool has_called = self.rank == 0 ? keel_group_start() == KEEL_OK && send() && receive() &&
+                                               keel_group_end() == KEEL_OK
+                                         : receive() && send();
+  if (!has_called ||
+      keel_copy(self.stream, KEEL_HOST, received.data(), self.device, in, kCount * 4) != KEEL_OK ||
+      keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT) != KEEL_OK) {
+    return keel_last_error();
+  }
+  const bool is_right = received == std::vector<int32_t>(kCount, static_cast<int32_t>(from));
+  return is_right ? "" : "other data";
+}
+
+// Rank 0 waits for a message of its own host, and of rank 2, in one group; neither comes.
+std::string group_in_vain(const Rank& self) {
+  if (self.rank != 0) {
+    say("called");
+    hear();  // the end of this process would be another failure
+    return "";
+  }
+  void* data = nullptr;
+  keel_status status = keel_alloc(self.device, KEEL_MEMORY_DEVICE, 64, &data);
+  if (status == KEEL_OK) status = keel_group_start();
+  for (const uint32_t from : {1, 2}) {
+    void* const place = static_cast<int32_t*>(data) + from;
+    if (status == KEEL_OK) status = keel_recv(self.comm, place, 1, KEEL_INT32, from, self.stream);
+  }
+  if (status == KEEL_OK) status = keel_group_end();
+  say("called");
+  if (status == KEEL_OK) status = keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT);
+  say(std::string(keel_status_name(status)) + " " + keel_last_error());
+  return "";
+}
+
 // Rank 1 makes the first contact with rank 0, which is stopped.
 std::string first_contact(const Rank& self) {
   say("here");
@@ -505,6 +559,8 @@ int run_worker(const std::vector<std::string>& arguments) {
       {"without_rank_zero", without_rank_zero},
       {"without_rank_one", without_rank_one},
       {"split_without_one", split_without_one},
+      {"group_over_hosts", group_over_hosts},
+      {"group_in_vain", group_in_vain},
       {"first_contact", first_contact}};
   keel_unique_id id = {};
   if (self.rank == 0) {
@@ -649,6 +705,11 @@ TEST_P(HostsTest, InterleavedCallsMatch) {
   Job("baab", "interleaving").expect_success();
 }
 
+TEST_P(HostsTest, GroupMovesMessagesWithinAndBetweenHostsTogether) {
+  Job("aab", "group_over_hosts", "cpu", /*staged=*/false, /*seconds=*/20).expect_success();
+  Job("aab", "group_over_hosts", "cpu", /*staged=*/true, /*seconds=*/20).expect_success();
+}
+
 TEST_P(HostsTest, ExplainShowsHostsAndLanes) {
   Job("abab", "places").expect_success();
 }
@@ -725,6 +786,17 @@ TEST_P(HostFailureTest, KilledRankIsNamedToAll) {
       EXPECT_EQ(job[rank].wait(), 0);
     }
   }
+}
+
+TEST_P(HostFailureTest, KilledRankOfAnotherHostEndsAGroup) {
+  Job job("aab", "group_in_vain");
+  for (size_t rank = 0; rank < 3; ++rank) ASSERT_EQ(job[rank].read_line(), "called");
+  job[2].kill();
+  const std::string line = job[0].read_line();
+  EXPECT_SAYS("RANK_FAILED send_recv, operation 0, ", line);
+  EXPECT_SAYS("rank 2 (cpu:0", line);
+  job[1].write_line("end");
+  for (const size_t rank : {0, 1}) EXPECT_EQ(job[rank].wait(), 0);
 }
 
 // Each survivor tells rank, host and operation, and where it has waited, if it had begun.

@@ -64,7 +64,12 @@ Status HostMessages::start(const std::vector<const Transfer*>& transfers, WireWa
   for (const Transfer* transfer : transfers) {
     KEEL_RETURN_IF_ERROR(begin(*transfer, &moving_.emplace_back()));
   }
-  return advance_all(wait);
+  return advance(wait);
+}
+
+bool HostMessages::is_over() const {
+  return std::all_of(moving_.begin(), moving_.end(),
+                     [](const Moving& moving) { return moving.is_over(); });
 }
 
 Status HostMessages::finish(WireWait& wait) {
@@ -73,10 +78,9 @@ Status HostMessages::finish(WireWait& wait) {
       return moving.is_in_flight() && moving.requests[moving.done % kInFlight].is_done();
     });
   };
-  const auto is_over = [](const Moving& moving) { return moving.is_over(); };
   while (true) {
-    KEEL_RETURN_IF_ERROR(advance_all(wait));
-    if (std::all_of(moving_.begin(), moving_.end(), is_over)) break;
+    KEEL_RETURN_IF_ERROR(advance(wait));
+    if (is_over()) break;
     KEEL_RETURN_IF_ERROR(wait.until(is_any_done));
   }
   for (Moving& moving : moving_) {
@@ -90,7 +94,7 @@ Status HostMessages::finish(WireWait& wait) {
   return {};
 }
 
-Status HostMessages::advance_all(WireWait& wait) {
+Status HostMessages::advance(WireWait& wait) {
   // Peers with a transfer that is not fully posted, by direction.
   std::set<std::pair<uint32_t, bool>> blocked;
   for (Moving& moving : moving_) {

@@ -31,6 +31,9 @@ class HostMessages {
   // Posts the first chunks of |transfers|, all to other hosts. |transfers| stays valid until
   // finish() has returned.
   Status start(const std::vector<const Transfer*>& transfers, WireWait& wait);
+  // Posts the chunks that may follow what the wires have moved. Optional before finish().
+  Status advance(WireWait& wait);
+  bool is_over() const;
   // Blocks until all transfers are complete. After a failure the caller fails the wires and calls
   // settle(). KEEL_INVALID_ARGUMENT: the two halves of a transfer do not match.
   Status finish(WireWait& wait);
@@ -59,7 +62,6 @@ class HostMessages {
   // Advances as far as possible without blocking on wires. |may_post|: all earlier transfers of the
   // same peer and direction are posted.
   Status advance(Moving& moving, bool may_post, WireWait& wait);
-  Status advance_all(WireWait& wait);
   Status post(Moving& moving, WireWait& wait);
   Status complete(Moving& moving);
   uint64_t chunk_size(const Moving& moving, uint64_t chunk) const;

@@ -49,6 +49,32 @@ void write_interface(const ChosenInterface& interface, JsonWriter& json) {
   json.end_object();
 }
 
+// Messages to other hosts, while the rank waits for those of its own. A rank that parks for one
+// kind is not woken by the other, so after a look in vain it parks for 50 us, and each time for
+// twice as long: a message waits no longer than the group already has, and a millisecond at most.
+class MessageWork final : public BackgroundWork {
+ public:
+  MessageWork(HostMessages& messages, WireWait& wait) : messages_(messages), wait_(wait) {}
+
+  Status advance() override {
+    if (messages_.is_over()) {
+      slice_ns_ = WaitPolicy::kSliceNs;
+      return {};
+    }
+    slice_ns_ = wait_.poll() ? 0 : std::clamp(slice_ns_ * 2, kLeastNs, kMostNs);
+    return messages_.advance(wait_);
+  }
+  int64_t slice_ns() const override { return slice_ns_; }
+
+ private:
+  static constexpr int64_t kLeastNs = 50'000;
+  static constexpr int64_t kMostNs = 1'000'000;
+
+  HostMessages& messages_;
+  WireWait& wait_;
+  int64_t slice_ns_ = 0;
+};
+
 // The address of a wire port, without the port.
 std::string host_of(const std::string& address) {
   SocketAddress parsed;
@@ -173,8 +199,14 @@ Status HostRunner::run_messages(const Request& request, FlightRecorder::Entry* e
     inside.transfers.back().peer = static_cast<uint32_t>(found - local.begin());
   }
   KEEL_RETURN_IF_ERROR(messages_.start(remote, wait));
-  if (!inside.transfers.empty()) {
+  if (!inside.transfers.empty() && remote.empty()) {
     KEEL_RETURN_IF_ERROR(inner_.run(inside, {}, entry, wait.context()));
+  } else if (!inside.transfers.empty()) {
+    MessageWork work(messages_, wait);
+    KEEL_RETURN_IF_ERROR(work.advance());
+    WaitContext both(wait.context(), work);
+    both.spin().spend();  // turns would keep the wires waiting
+    KEEL_RETURN_IF_ERROR(inner_.run(inside, {}, entry, both));
   }
   KEEL_RETURN_IF_ERROR(messages_.finish(wait));
   const WireSet::Traffic traffic = group_->wires().traffic();

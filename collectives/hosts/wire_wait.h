@@ -40,6 +40,15 @@ class WireWait {
   // where a wire failed, which ends its requests: see WireSet::failure().
   bool has_failed() const { return is_waiting_; }
 
+  // Moves what can be moved without waiting, while the thread waits for something else. Returns
+  // whether something has moved.
+  bool poll() {
+    if (wires_.progress()) return true;
+    wires_.park(/*timeout_ns=*/0);  // looks for silent hosts
+    if (session_.has_outlived_server()) session_.look_for(wires_.unconnected());
+    return false;
+  }
+
   // Returns KEEL_OK once |is_done|() is true. KEEL_TIMED_OUT names no rank.
   template <typename IsDone>
   Status until(const IsDone& is_done) {

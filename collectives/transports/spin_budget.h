@@ -17,6 +17,8 @@ class SpinBudget {
 
   // Returns the turns of the next wait, of |most| with the whole budget.
   uint32_t turns(uint32_t most) const { return most >> halvings_; }
+  // Takes the budget away, as after |most_halvings| waits in vain.
+  void spend() { halvings_ = most_halvings_; }
   // Records whether the last wait succeeded while spinning.
   void note(bool came) {
     halvings_ =

@@ -27,6 +27,8 @@ TEST(SpinBudgetTest, BudgetIsHalvedSoOften) {
   EXPECT_EQ(budget.turns(20), 5u);
   budget.note(true);
   EXPECT_EQ(budget.turns(20), 10u);
+  budget.spend();
+  EXPECT_EQ(budget.turns(20), 5u);
 }
 
 }  // namespace

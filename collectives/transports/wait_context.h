@@ -3,6 +3,7 @@
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_WAIT_CONTEXT_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_WAIT_CONTEXT_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -17,6 +18,18 @@ namespace keel {
 
 class AbortRecord;
 
+// Work that a thread goes on with while it waits for other ranks.
+class BackgroundWork {
+ public:
+  // Does what can be done without waiting. A failure ends the thread's wait.
+  virtual Status advance() = 0;
+  // How long the thread may park before the next advance().
+  virtual int64_t slice_ns() const = 0;
+
+ protected:
+  ~BackgroundWork() = default;
+};
+
 // Wait context of one operation: waits end at the deadline or on cancellation. The clock starts
 // with the first wait that does not succeed at once: reading the clock costs 25 ns, as much as the
 // remaining bookkeeping of a small operation. For one thread.
@@ -29,7 +42,16 @@ class WaitContext {
   WaitContext(WaitContext& whole, const AbortRecord& failures, int64_t grace_ns = 0)
       : timeout_ns_(whole.deadline().remaining_ns() + grace_ns),
         cancelled_(whole.cancelled_),
-        whole_failures_(&failures) {}
+        whole_failures_(&failures),
+        work_(whole.work_) {}
+  // Context for a part of |whole|'s operation in which the thread goes on with |work|, each time it
+  // has parked.
+  WaitContext(WaitContext& whole, BackgroundWork& work)
+      : timeout_ns_(whole.timeout_ns_),
+        cancelled_(whole.cancelled_),
+        whole_failures_(whole.whole_failures_),
+        work_(&work),
+        deadline_(whole.deadline()) {}
 
   // Whether the operation was cancelled, or keel_shutdown cuts off its thread. Waits check after
   // each slice.
@@ -45,6 +67,20 @@ class WaitContext {
     if (!deadline_) deadline_ = Deadline::after(timeout_ns_);
     return *deadline_;
   }
+  // When a thread that parks now looks again, or earlier.
+  Deadline next_look() {
+    if (work_ == nullptr) return deadline();
+    return Deadline::after(std::min(work_->slice_ns(), deadline().remaining_ns()));
+  }
+  // Advances the work beside the wait, if any.
+  Status advance_work() {
+    if (work_ == nullptr) return {};
+    Status status = work_->advance();
+    has_work_failed_ = !status.ok();
+    return status;
+  }
+  // Whether the work, and not the wait, has failed.
+  bool has_work_failed() const { return has_work_failed_; }
   // Spin budget of the operation's waits.
   SpinBudget& spin() { return spin_; }
 
@@ -73,6 +109,8 @@ class WaitContext {
   const int64_t timeout_ns_;
   const std::atomic<bool>& cancelled_;
   const AbortRecord* whole_failures_ = nullptr;
+  BackgroundWork* const work_ = nullptr;
+  bool has_work_failed_ = false;
   std::optional<Deadline> deadline_;
   SpinBudget spin_{/*most_halvings=*/16};
 };

@@ -7,7 +7,7 @@ Status Waiter::check(WaitContext& wait_context) const {
   if (failures_->failed()) return failures_->status();
   if (wait_context.cancelled()) return wait_context.given_up();
   if (wait_context.deadline().passed()) return failure(KEEL_TIMED_OUT, "the deadline has passed");
-  return {};
+  return wait_context.advance_work();
 }
 
 }  // namespace keel

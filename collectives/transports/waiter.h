@@ -30,9 +30,9 @@ class Waiter {
   bool ends_spin() const { return policy_.oversubscribed() && failures_->failed(); }
 
   // Waits until |ready|() returns true, evaluated again after each wake-up of |word|. Fails if the
-  // communicator fails, an awaited rank is absent, |wait_context| is cancelled or its deadline
-  // passes; the failure at the deadline names no rank. |missing|(rank): whether |ready| waits for
-  // that rank. |look|() is called now and then while the thread is parked, and may abort.
+  // communicator fails, an awaited rank is absent, |wait_context| is cancelled, its deadline passes
+  // or its work fails; the failure at the deadline names no rank. |missing|(rank): whether |ready|
+  // waits for that rank. |look|() is called now and then while the thread is parked, and may abort.
   template <typename Ready, typename Missing, typename Look>
   Status await(std::atomic<uint32_t>& word, const Ready& ready, const Missing& missing,
                const Look& look, WaitContext& wait_context) const;
@@ -71,7 +71,7 @@ Status Waiter::await(std::atomic<uint32_t>& word, const Ready& ready, const Miss
     words_.begin_sleep();
     const bool is_ready = ready();
     if (!is_ready && !failures_->failed() && !failures_->is_any_absent(missing)) {
-      WakeWords::park(word, seen, wait_context.deadline());
+      WakeWords::park(word, seen, wait_context.next_look());
     }
     words_.end_sleep();
     if (is_ready || failures_->abort_for_absent(ready, missing)) return {};

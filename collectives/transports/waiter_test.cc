@@ -88,6 +88,31 @@ TEST_P(WaiterTest, LookMayAbort) {
   EXPECT_STREQ(status.text(), "a cycle");
 }
 
+// The work of a whole operation goes on in the waits of its parts.
+TEST_P(WaiterTest, WorkGoesOnDuringTheWaitAndMayEndIt) {
+  class Work final : public BackgroundWork {
+   public:
+    Status advance() override {
+      return ++turns < 3 ? Status() : Status(KEEL_INVALID_ARGUMENT, "the work");
+    }
+    int64_t slice_ns() const override { return 1000; }
+    int turns = 0;
+  };
+  Work work;
+  WaitContext operation(kLongNs, cancelled_);
+  WaitContext whole(operation, work);
+  WaitContext part(whole, failures_);
+  const auto await_rank_one = [&](const auto& ready) {
+    return waiter_.await(
+        words_.changes(), ready, [](uint32_t rank) { return rank == 1; }, part);
+  };
+  EXPECT_TRUE(await_rank_one([&] { return work.turns == 2; }).ok());
+  EXPECT_FALSE(part.has_work_failed());
+  EXPECT_STREQ(await_rank_one(never).text(), "the work");
+  EXPECT_TRUE(part.has_work_failed());
+  EXPECT_EQ(work.turns, 3);
+}
+
 // A word that has changed since the waiter looked does not let it sleep.
 TEST_P(WaiterTest, ChangeBeforeTheSleepIsNotMissed) {
   std::atomic<uint32_t>& word = words_.changes();
