@@ -373,9 +373,10 @@ Status Communicator::run(Operation& operation) {
   if (ready.ok() && operation.ready) {
     const AbortRecord& failures = context_.failures();
     const auto is_given_up = [&] { return failures.failed(); };
-    context_.board().set_held(local_rank(), told_print(operation.request));
+    context_.board().show_call(local_rank(), OperationBoard::kShownHeld,
+                               told_print(operation.request));
     ready = wait_context.wait(operation.ready, is_given_up);
-    context_.board().clear_held(local_rank());
+    context_.board().hide_call(local_rank());
     // The device's text would describe a wait unknown to the user.
     if (ready.code() == KEEL_TIMED_OUT) {
       ready = failure(KEEL_TIMED_OUT, "what is before it on its stream was not over in time");

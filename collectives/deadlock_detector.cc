@@ -26,15 +26,19 @@ std::string describe_messages(const PointToPointProgress& progress, uint32_t mes
 
 // Describes |rank|'s current operation; empty if none.
 std::string describe_progress(ControlSegment& segment, uint32_t rank, uint64_t sequence) {
+  Fingerprint call;
+  const uint64_t shown = segment.board().shown_call(rank, &call);
+  // The descriptors are of its parts inside the host.
+  if (shown >= OperationBoard::kShownCollective) return describe(call);
   if (segment.board().has_published(rank, sequence)) {
     return describe(segment.board().descriptor(rank, sequence).fingerprint);
   }
   const PointToPointProgress& progress = segment.messages().progress(rank);
   const uint32_t messages = progress.messages.load(std::memory_order_acquire);
   if (messages != 0) return describe_messages(progress, messages);
-  Fingerprint held;
-  if (segment.board().is_held(rank, &held)) {
-    return describe(held) + ", called behind work that its stream is not done with";
+  if (shown == OperationBoard::kShownMessages) return describe(call);
+  if (shown == OperationBoard::kShownHeld) {
+    return describe(call) + ", called behind work that its stream is not done with";
   }
   if (sequence == 0 || segment.board().is_done(rank, sequence - 1)) return "";
   if (!segment.board().has_published(rank, sequence - 1)) return "";

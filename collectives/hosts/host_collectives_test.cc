@@ -470,6 +470,38 @@ std::string first_contact(const Rank& self) {
   return "";
 }
 
+// Rank 1 reduces few elements, flat; the others meet in a barrier, inside their hosts first.
+std::string unlike_calls(const Rank& self) {
+  void* data = nullptr;
+  keel_status status = keel_alloc(self.device, KEEL_MEMORY_DEVICE, 4096, &data);
+  if (status == KEEL_OK) status = keel_comm_timeout_set(self.comm, self.timeout_ns);
+  if (status == KEEL_OK && self.rank == 1) {
+    status = keel_all_reduce(self.comm, data, data, 100, KEEL_FLOAT32, KEEL_SUM, self.stream);
+  } else if (status == KEEL_OK) {
+    status = keel_barrier(self.comm, self.stream);
+  }
+  if (status == KEEL_OK) status = keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT);
+  say(std::string(keel_status_name(status)) + " " + keel_last_error());
+  return "";
+}
+
+// Rank 1 waits for a message of another host, rank 0 for rank 1 in a barrier. Rank 1 gives up
+// first.
+std::string unlike_messages(const Rank& self) {
+  void* data = nullptr;
+  keel_status status = keel_alloc(self.device, KEEL_MEMORY_DEVICE, 4096, &data);
+  if (status == KEEL_OK) {
+    status = keel_comm_timeout_set(self.comm, (self.rank == 1 ? 1 : 3) * self.timeout_ns);
+  }
+  if (status == KEEL_OK) {
+    status = self.rank == 1 ? keel_recv(self.comm, data, 7, KEEL_INT32, 2, self.stream)
+                            : keel_barrier(self.comm, self.stream);
+  }
+  if (status == KEEL_OK) status = keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT);
+  say(std::string(keel_status_name(status)) + " " + keel_last_error());
+  return "";
+}
+
 // All but the last rank split.
 std::string split_without_one(const Rank& self) {
   if (self.rank + 1 == self.world) {
@@ -559,6 +591,8 @@ int run_worker(const std::vector<std::string>& arguments) {
       {"without_rank_zero", without_rank_zero},
       {"without_rank_one", without_rank_one},
       {"split_without_one", split_without_one},
+      {"unlike_calls", unlike_calls},
+      {"unlike_messages", unlike_messages},
       {"group_over_hosts", group_over_hosts},
       {"group_in_vain", group_in_vain},
       {"first_contact", first_contact}};
@@ -766,6 +800,28 @@ TEST_P(HostFailureTest, OddRankIsNamed) {
     const std::string line = job[rank].read_line();
     EXPECT_SAYS("rank 2 called all_reduce(101 float32, sum)", line);
     EXPECT_SAYS("INVALID_ARGUMENT", line);
+  }
+  job.expect_success();
+}
+
+// Nobody reads the messages of rank 1: those that wait for it do so inside its host.
+TEST_P(HostFailureTest, UnlikeCallOfOneHostIsNamedThere) {
+  Job job("aabb", "unlike_calls", "cpu", /*staged=*/false, /*seconds=*/20);
+  for (size_t rank = 0; rank < 4; ++rank) {
+    const std::string line = job[rank].read_line();
+    EXPECT_SAYS("INVALID_ARGUMENT", line);
+    EXPECT_SAYS("rank 0 called barrier(), rank 1 called all_reduce(100 float32, sum)", line);
+  }
+  job.expect_success();
+}
+
+TEST_P(HostFailureTest, DeadlineSaysWhereTheRanksOfTheHostAre) {
+  Job job("aabb", "unlike_messages", "cpu", /*staged=*/false, /*seconds=*/2);
+  for (size_t rank = 0; rank < 4; ++rank) {
+    const std::string line = job[rank].read_line();
+    EXPECT_SAYS("TIMED_OUT", line);
+    EXPECT_SAYS("rank 2 (cpu:", line);
+    EXPECT_SAYS("did not answer in time: rank 0 is at barrier(), rank 1 at recv(7 int32", line);
   }
   job.expect_success();
 }

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "collectives/bootstrap/rank_list.h"
+#include "collectives/deadlock_detector.h"
 #include "collectives/selection/table_source.h"
 
 namespace keel {
@@ -73,6 +74,41 @@ class MessageWork final : public BackgroundWork {
   HostMessages& messages_;
   WireWait& wait_;
   int64_t slice_ns_ = 0;
+};
+
+// The rank's call, shown to the ranks of its host while it runs. A rank that waits inside the host
+// compares the calls of the others, whose messages between hosts it does not read.
+class ShownCall final : public BackgroundWork {
+ public:
+  // |shown|: see OperationBoard::show_call().
+  ShownCall(RankContext& context, uint64_t shown, const Fingerprint& print)
+      : context_(context), shown_(shown), print_(print) {
+    context_.board().show_call(context_.rank(), shown, print);
+  }
+  ~ShownCall() { context_.board().hide_call(context_.rank()); }
+  ShownCall(const ShownCall&) = delete;
+  ShownCall& operator=(const ShownCall&) = delete;
+
+  Status advance() override {
+    if (shown_ < OperationBoard::kShownCollective) return {};
+    std::string text = "mismatch:";
+    bool differ = false;
+    for (uint32_t rank = 0; rank < context_.world(); ++rank) {
+      Fingerprint print;
+      if (context_.board().shown_call(rank, &print) != shown_) continue;
+      differ = differ || !(print == print_);
+      text += fmt::format(" rank {} called {},", context_.team().number(rank), describe(print));
+    }
+    if (!differ) return {};
+    text.pop_back();
+    return {KEEL_INVALID_ARGUMENT, text};
+  }
+  int64_t slice_ns() const override { return WaitPolicy::kSliceNs; }
+
+ private:
+  RankContext& context_;
+  const uint64_t shown_;
+  const Fingerprint print_;
 };
 
 // The address of a wire port, without the port.
@@ -152,10 +188,13 @@ Status HostRunner::run(const Request& request, const Status& ready, FlightRecord
   ++operations_;
   FlightRecorder::start(entry);
   if (!ready.ok()) return fail(request, operations_ - 1, {}, ready);
-  WireWait wait(group_->wires(), group_->job().session(), context_.failures(), polls_,
-                wait_context);
-  const Status status = request.collective == KEEL_SEND_RECV ? run_messages(request, entry, wait)
-                                                             : run_collective(request, wait);
+  const bool is_collective = request.collective != KEEL_SEND_RECV;
+  ShownCall shown(context_, is_collective ? next_shown_++ : OperationBoard::kShownMessages,
+                  told_print(request));
+  WaitContext looking(wait_context, shown);
+  WireWait wait(group_->wires(), group_->job().session(), context_.failures(), polls_, looking);
+  const Status status =
+      is_collective ? run_collective(request, wait) : run_messages(request, entry, wait);
   return status.ok() ? status : fail(request, operations_ - 1, leg(wait), status);
 }
 
@@ -218,11 +257,14 @@ Status HostRunner::run_messages(const Request& request, FlightRecorder::Entry* e
 Status HostRunner::exchange(const SplitChoice& own, WaitContext& wait_context,
                             std::vector<SplitChoice>* out_all, uint64_t* out_number) {
   *out_number = exchanges_++;
-  WaitContext later(wait_context, context_.failures(), kHostGraceNs);
+  Fingerprint print;
+  print.collective = kSplitCollective;
+  ShownCall shown(context_, next_shown_++, print);
+  WaitContext looking(wait_context, shown);
+  WaitContext later(looking, context_.failures(), kHostGraceNs);
   WireWait between(group_->wires(), group_->job().session(), context_.failures(), polls_, later);
-  const Status status =
-      exchange_between_hosts(*group_, context_, kSplitCollective, HostMessages::kLane, own,
-                             wait_context, between, out_all);
+  const Status status = exchange_between_hosts(*group_, context_, kSplitCollective,
+                                               HostMessages::kLane, own, looking, between, out_all);
   if (status.ok()) {
     const WireSet::Traffic traffic = group_->wires().traffic();
     const std::lock_guard lock(mutex_);
@@ -296,7 +338,12 @@ Status HostRunner::find_cause(const Status& status) {
   if (wire.code() == KEEL_TIMED_OUT) return wire;
   if (status.code() == KEEL_TIMED_OUT) {
     const std::string awaited = name_awaited();
-    return awaited.empty() ? status : failure(KEEL_TIMED_OUT, "{} did not answer in time", awaited);
+    if (awaited.empty()) return status;
+    const std::string text = awaited + " did not answer in time";
+    if (context_.world() == 1) return {KEEL_TIMED_OUT, text};
+    // A rank of this host may be the one that others wait for.
+    return failure(KEEL_TIMED_OUT, "{}: {}", text,
+                   describe_progress_of_all(context_.team(), context_.sequence));
   }
   // The end of another rank is often the cause: the job's server knows.
   return wire.ok() ? status : group_->job().session().report(peer, wire);

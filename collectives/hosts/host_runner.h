@@ -98,7 +98,8 @@ class HostRunner {
   const std::vector<Rule> rules_;  // the agreed ones that fit the communicator
   uint64_t operations_ = 0;
   uint64_t exchanges_ = 0;
-  bool by_lanes_ = false;  // the running operation
+  uint64_t next_shown_ = OperationBoard::kShownCollective;  // of a collective or exchange()
+  bool by_lanes_ = false;                                   // the running operation
 
   struct Last {
     keel_collective collective = KEEL_BARRIER;

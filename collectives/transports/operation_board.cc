@@ -163,25 +163,28 @@ void OperationBoard::await_over(const Deadline& deadline) {
   words().end_room_sleep();
 }
 
-// ---- held calls -----------------------------------------------------------------
+// ---- shown calls ----------------------------------------------------------------
 
-void OperationBoard::set_held(uint32_t rank, const Fingerprint& print) {
+void OperationBoard::show_call(uint32_t rank, uint64_t shown, const Fingerprint& print) {
   RankRecord& own = memory_.ranks[rank];
-  own.held_count.store(print.count, std::memory_order_relaxed);
-  own.held_kind.store(print.kind(), std::memory_order_relaxed);
-  own.held.store(1, std::memory_order_release);
+  // A reader that sees one of the next two stores sees that the call before is no longer shown.
+  own.shown.store(kShownNothing, std::memory_order_relaxed);
+  own.shown_count.store(print.count, std::memory_order_release);
+  own.shown_kind.store(print.kind(), std::memory_order_release);
+  own.shown.store(shown, std::memory_order_release);
 }
 
-void OperationBoard::clear_held(uint32_t rank) {
-  memory_.ranks[rank].held.store(0, std::memory_order_release);
+void OperationBoard::hide_call(uint32_t rank) {
+  memory_.ranks[rank].shown.store(kShownNothing, std::memory_order_release);
 }
 
-bool OperationBoard::is_held(uint32_t rank, Fingerprint* out_print) const {
+uint64_t OperationBoard::shown_call(uint32_t rank, Fingerprint* out_print) const {
   const RankRecord& other = memory_.ranks[rank];
-  if (other.held.load(std::memory_order_acquire) == 0) return false;
-  *out_print = Fingerprint::of(other.held_count.load(std::memory_order_relaxed),
-                               other.held_kind.load(std::memory_order_relaxed));
-  return true;
+  const uint64_t shown = other.shown.load(std::memory_order_acquire);
+  if (shown == kShownNothing) return kShownNothing;
+  const uint64_t count = other.shown_count.load(std::memory_order_acquire);
+  *out_print = Fingerprint::of(count, other.shown_kind.load(std::memory_order_acquire));
+  return other.shown.load(std::memory_order_relaxed) == shown ? shown : kShownNothing;
 }
 
 // ---- barriers -------------------------------------------------------------------

@@ -75,9 +75,9 @@ class OperationBoard {
   struct alignas(64) RankRecord {
     std::atomic<uint64_t> step;
     alignas(64) std::atomic<uint64_t> done;
-    std::atomic<uint32_t> held;
-    std::atomic<uint64_t> held_count;  // fingerprint of the held call
-    std::atomic<uint64_t> held_kind;
+    std::atomic<uint64_t> shown;        // see show_call()
+    std::atomic<uint64_t> shown_count;  // fingerprint of the shown call
+    std::atomic<uint64_t> shown_kind;
   };
   struct Memory {
     Shared* shared;
@@ -142,11 +142,18 @@ class OperationBoard {
   // because a thread that yields must free its core.
   void await_over(const Deadline& deadline);
 
-  // ---- held calls, for diagnostics: describe_progress_of_all() ----
-  // Fingerprint of the call that |rank| will publish once its stream reaches the call.
-  void set_held(uint32_t rank, const Fingerprint& print);
-  void clear_held(uint32_t rank);
-  bool is_held(uint32_t rank, Fingerprint* out_print) const;
+  // ---- calls of a rank beside its descriptors, for diagnostics ----
+  // What the shown call is: nothing, a call that the rank will publish once its stream reaches it,
+  // messages with other hosts, or the collective with this number, less kShownCollective, among
+  // several hosts.
+  static constexpr uint64_t kShownNothing = 0;
+  static constexpr uint64_t kShownHeld = 1;
+  static constexpr uint64_t kShownMessages = 2;
+  static constexpr uint64_t kShownCollective = 3;
+  void show_call(uint32_t rank, uint64_t shown, const Fingerprint& print);
+  void hide_call(uint32_t rank);
+  // What the call is. kShownNothing also while |rank| changes it.
+  uint64_t shown_call(uint32_t rank, Fingerprint* out_print) const;
 
   // ---- barriers ----
   // All ranks pass the same steps. A rank may be at most two steps ahead of the slowest: it awaits

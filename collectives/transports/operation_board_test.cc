@@ -109,19 +109,19 @@ TEST(OperationBoardUrgentTest, MatchedOperationIsUnderWayUntilAllRanksAreDone) {
   EXPECT_FALSE(board.is_under_way()) << "nobody yields to a communicator that has failed";
 }
 
-TEST(OperationBoardHeldTest, HeldCallIsDescribedUntilItsStreamReachesIt) {
+TEST(OperationBoardShownTest, CallIsShownUntilItIsHidden) {
   const auto segment = make_segment(2);
   OperationBoard& board = segment->board();
   Fingerprint print;
   print.count = 12;
   print.collective = 3;
-  Fingerprint held;
-  EXPECT_FALSE(board.is_held(1, &held));
-  board.set_held(1, print);
-  ASSERT_TRUE(board.is_held(1, &held));
-  EXPECT_TRUE(held == print);
-  board.clear_held(1);
-  EXPECT_FALSE(board.is_held(1, &held));
+  Fingerprint shown;
+  EXPECT_EQ(board.shown_call(1, &shown), OperationBoard::kShownNothing);
+  board.show_call(1, OperationBoard::kShownHeld, print);
+  ASSERT_EQ(board.shown_call(1, &shown), OperationBoard::kShownHeld);
+  EXPECT_TRUE(shown == print);
+  board.hide_call(1);
+  EXPECT_EQ(board.shown_call(1, &shown), OperationBoard::kShownNothing);
 }
 
 // A rank that learns from another rank of its process that all are done must also see their reads
