@@ -6,8 +6,8 @@ two hosts of two ranks runs with them.
     tests/launchers_test.py --keel build/bin/keel --docs docs
 
 The pages are read: a launcher, or a variable, that they name and that is unknown here fails the
-test, and so does a job that the documented variables do not suffice for. The launchers themselves
-are not started: the test sets their variables, and prints which of them are not installed.
+test, and so does a job that the documented variables do not suffice for. Open MPI and torchrun
+then start a job of two ranks themselves, where they are installed; the test prints the others.
 """
 
 import argparse
@@ -24,7 +24,16 @@ WORLD, LOCAL = 4, 2
 TIMEOUT = 60  # seconds of a job
 
 # The programs that users call, for the printed line.
-PROGRAMS = {"torchrun": "torchrun", "Open MPI": "mpirun", "MPICH": "mpiexec.hydra", "Slurm": "srun"}
+PROGRAMS = {"torchrun": "torchrun", "Open MPI": "mpirun.openmpi", "MPICH": "mpiexec.hydra",
+            "Slurm": "srun"}
+
+# How two ranks are started by those whose start needs no other service, and the rank's variable.
+STARTS = {
+    "torchrun": (["torchrun", "--no-python", "--nnodes", "1", "--nproc-per-node", "2",
+                  "--master-addr", "127.0.0.1", "--master-port", "{port}"], "RANK"),
+    "Open MPI": (["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+                  "-n", "2", "-x", "KEEL_SERVER"], "OMPI_COMM_WORLD_RANK"),
+}
 
 
 def values(rank, port):
@@ -119,6 +128,20 @@ def run_launcher(keel, name, names):
     return None
 
 
+def start_launcher(keel, name):
+    """Lets the launcher itself start two ranks, each a host. Returns what is wrong, or None."""
+    words, rank = STARTS[name]
+    command = f'KEEL_HOST_ID=host${rank} exec "$0" "$@"'
+    # torchrun has a server of its own at MASTER_PORT.
+    words = [word.format(port=free_port()) for word in words]
+    variables = {**environment(keel), "KEEL_SERVER": f"127.0.0.1:{free_port()}"}
+    done = subprocess.run([*words, "sh", "-c", command, keel, *PERF], env=variables,
+                          capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    if done.returncode != 0 or '"path": "hosts"' not in done.stdout:
+        return f"exits with {done.returncode}: {done.stdout[-300:]} {done.stderr[-600:]}"
+    return None
+
+
 def run_command(keel, line):
     """Runs the page's |line| of `keel run`, with another program. Returns what is wrong, or None."""
     words = shlex.split(line)
@@ -150,13 +173,19 @@ def main():
             continue
         names = [*variables_of(cell), *server]
         problem = run_launcher(keel, name, dict.fromkeys(names))
-        program = PROGRAMS.get(name)
-        installed = "" if program is None else (
-            f", {program} is installed" if shutil.which(program)
-            else f", {program} is not installed: its variables are set here")
-        print(f"{name}: {problem or 'runs'}{installed}", flush=True)
+        print(f"{name}: {problem or 'runs with its variables'}", flush=True)
         problems += [f"{name}: {problem}"] if problem else []
         tried += 1
+        program = PROGRAMS.get(name)
+        if program is None:
+            continue
+        if name not in STARTS or not shutil.which(program):
+            why = "wants its services" if shutil.which(program) else "is not installed"
+            print(f"{name}: not started: {program} {why}", flush=True)
+            continue
+        problem = start_launcher(keel, name)
+        print(f"{name}: {problem or 'starts two ranks'}", flush=True)
+        problems += [f"{program}: {problem}"] if problem else []
     text = (arguments.docs / "hosts.md").read_text()
     lines = [line for line in re.findall(r"^keel run .*$", text, re.MULTILINE)
              if "KEEL_HOST_ID={host}" in line]
