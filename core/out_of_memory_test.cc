@@ -270,7 +270,7 @@ TEST_F(OutOfMemoryTest, OfTheHostWhereQuestionsAreAnswered) {
   const std::vector<keel_device> devices = load("cpu", {{"devices", "2"}});
   keel_comm comms[2] = {};
   ASSERT_KEEL_OK(keel_comm_init_all(devices.data(), 2, nullptr, comms));
-  std::ofstream(std::string(folder) + "/flight-1-1") << "junk";
+  std::ofstream(std::string(folder) + "/flight-0-1-1") << "junk";
   expect_told([&](char* text, uint64_t* size) { return keel_comm_explain(comms[0], text, size); });
   expect_told([&](char* text, uint64_t* size) { return keel_flight_read(nullptr, text, size); });
   for (const keel_comm comm : comms) EXPECT_KEEL_OK(keel_comm_destroy(comm));

@@ -5,7 +5,7 @@
 // A path has one of two sources, which decide which files the path may name:
 //
 //   a program     An environment variable such as KEEL_TRACE, a call of keel.h, or a name that Keel
-//                 derives from another file (PATH.partial.PID, flight-PID-N). Nobody reviews
+//                 derives from another file (PATH.partial.PID, flight-HOST-PID-N). Nobody reviews
 //                 the path when the program starts, any user may have put a file into /tmp, and
 //                 the program may run as root. A symbolic link is therefore not followed, and a
 //                 file that belongs to another user or has a second name (a hard link) is not

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kHeaderBytes = 4096;
 constexpr size_t kFileBytes = kHeaderBytes + 1024 * 64;
-constexpr size_t kHeaderInput = 328;  // size of the header's members
+constexpr size_t kHeaderInput = 424;  // size of the header's members
 
 }  // namespace
 

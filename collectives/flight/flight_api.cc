@@ -108,8 +108,13 @@ void write_rank(JsonWriter& json, const std::string& file, const FlightLog& log)
   json.begin_object();
   json.key("rank").number(log.rank);
   json.key("device").text(log.device);
+  json.key("host").text(log.host);
   json.key("pid").number(log.pid);
-  json.key("alive").boolean(log.alive);
+  if (log.alive) {
+    json.key("alive").boolean(*log.alive);
+  } else {
+    json.key("alive").null();
+  }
   json.key("file").text(file);
   json.key("created_ns").number(log.created_ns);
   json.key("unrecorded").number(log.unrecorded);

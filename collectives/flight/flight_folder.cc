@@ -16,6 +16,9 @@
 #include <memory>
 #include <mutex>
 
+#include "collectives/bootstrap/host_bootstrap.h"
+#include "collectives/bootstrap/namespaces.h"
+#include "collectives/flight/flight_clock.h"
 #include "core/plugin_file.h"
 
 namespace keel {
@@ -25,6 +28,7 @@ namespace {
 // same instant, the best available estimate of the time of death. Writing through a mapping sets no
 // times.
 constexpr mode_t kSeenDead = 0400;
+constexpr std::string_view kPrefix = "flight-";
 
 struct flock whole_file() {
   struct flock lock = {};
@@ -39,7 +43,7 @@ struct DeadFlight {
 };
 
 // Fills |*out| if the file belongs to a dead process; otherwise returns false.
-bool look_for_dead(int folder, const std::string& name, int32_t pid, DeadFlight* out) {
+bool look_for_dead(int folder, const std::string& name, DeadFlight* out) {
   const FileDescriptor file(
       openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat about = {};
@@ -47,7 +51,15 @@ bool look_for_dead(int folder, const std::string& name, int32_t pid, DeadFlight*
   // 1 h, since a file that is just being created has no lock yet.
   constexpr time_t kBeingMade = 3600;
   const bool is_young = about.st_size == 0 && time(nullptr) - about.st_mtime < kBeingMade;
-  if (is_young || is_flight_alive(file.get(), pid)) return false;
+  if (is_young) return false;
+  // Without locks, nobody here can tell whether a process of another host is alive.
+  const std::optional<bool> is_locked = is_flight_locked(file.get());
+  const std::optional<FlightName> parsed = FlightName::parse(name);
+  const bool is_alive =
+      is_locked.has_value()
+          ? *is_locked
+          : !parsed || parsed->host != FlightName::this_host() || does_process_exist(parsed->pid);
+  if (is_alive) return false;
   *out = {name, about.st_mtime};
   if ((about.st_mode & 0777) != kSeenDead) {
     futimens(file.get(), nullptr);
@@ -91,24 +103,47 @@ bool lock_flight(int file) {
   return fcntl(file, F_OFD_SETLK, &lock) == 0;
 }
 
-bool is_flight_alive(int file, int32_t pid) {
+std::optional<bool> is_flight_locked(int file) {
   struct flock lock = whole_file();
-  if (fcntl(file, F_OFD_GETLK, &lock) == 0) return lock.l_type != F_UNLCK;
+  if (fcntl(file, F_OFD_GETLK, &lock) != 0) return std::nullopt;
+  return lock.l_type != F_UNLCK;
+}
+
+bool does_process_exist(int32_t pid) {
   return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
 }
 
-bool parse_flight_name(const std::string& name, int32_t* out_pid) {
-  constexpr const char kPrefix[] = "flight-";
-  if (!name.starts_with(kPrefix)) return false;
-  const char* end = name.data() + name.size();
-  int32_t pid = 0;
-  const auto first = std::from_chars(name.data() + std::strlen(kPrefix), end, pid);
-  if (first.ec != std::errc() || pid <= 0 || first.ptr == end || *first.ptr != '-') return false;
-  uint32_t number = 0;
-  const auto second = std::from_chars(first.ptr + 1, end, number);
-  if (second.ec != std::errc() || second.ptr != end) return false;
-  *out_pid = pid;
-  return true;
+// FNV-1a. Machines differ in the boot id, containers in the pid namespace or, where /proc is
+// hidden, in the host name.
+uint32_t FlightName::this_host() {
+  uint32_t hash = 0x811c9dc5;
+  for (const char each : fmt::format("{} {} {}", boot_id(), namespace_number("pid"), host_name())) {
+    hash = (hash ^ static_cast<uint8_t>(each)) * 0x01000193;
+  }
+  return hash;
+}
+
+std::optional<FlightName> FlightName::parse(const std::string& name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const char* at = name.data() + kPrefix.size();
+  const char* const end = name.data() + name.size();
+  // Reads a number and the separator behind it, or the end of the name behind the last one.
+  const auto read = [&](auto* out, int base, bool is_last) {
+    const auto found = std::from_chars(at, end, *out, base);
+    at = is_last ? found.ptr : found.ptr + 1;
+    return found.ec == std::errc() && (found.ptr == end) == is_last &&
+           (is_last || *found.ptr == '-');
+  };
+  FlightName parsed;
+  if (!read(&parsed.host, 16, false) || !read(&parsed.pid, 10, false) ||
+      !read(&parsed.number, 10, true) || parsed.pid <= 0) {
+    return std::nullopt;
+  }
+  return parsed;
+}
+
+std::string FlightName::text() const {
+  return fmt::format("{}{:08x}-{}-{}", kPrefix, host, pid, number);
 }
 
 std::vector<std::string> list_flights(int folder, int32_t pid) {
@@ -121,10 +156,8 @@ std::vector<std::string> list_flights(int folder, int32_t pid) {
     return names;
   }
   while (const dirent* entry = readdir(list.get())) {
-    int32_t of = 0;
-    if (parse_flight_name(entry->d_name, &of) && (pid == 0 || of == pid)) {
-      names.emplace_back(entry->d_name);
-    }
+    const std::optional<FlightName> name = FlightName::parse(entry->d_name);
+    if (name && (pid == 0 || name->pid == pid)) names.emplace_back(entry->d_name);
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -135,10 +168,8 @@ void clean_flights(int folder) {
   constexpr time_t kDay = 86'400;
   std::vector<DeadFlight> dead;
   for (const std::string& name : list_flights(folder)) {
-    int32_t pid = 0;
     DeadFlight found;
-    parse_flight_name(name, &pid);
-    if (look_for_dead(folder, name, pid, &found)) dead.push_back(std::move(found));
+    if (look_for_dead(folder, name, &found)) dead.push_back(std::move(found));
   }
   std::sort(dead.begin(), dead.end(),
             [](const DeadFlight& a, const DeadFlight& b) { return a.time > b.time; });

@@ -4,8 +4,8 @@
 #define KEEL_COLLECTIVES_FLIGHT_FLIGHT_FOLDER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/ipc/file_descriptor.h"
@@ -24,12 +24,25 @@ Status open_flight_folder(const std::string& path, FileDescriptor* out_folder);
 // process ends, whereas process ids are reused and differ between containers. Returns false if the
 // file system has no locks.
 bool lock_flight(int file);
-// Whether the process that owns |file| is alive. |pid| is consulted only if the file system has no
+// Whether a process holds the lock. Returns nullopt if the file system has no locks.
+std::optional<bool> is_flight_locked(int file);
+// Whether process |pid| of this pid namespace exists. Consulted only if the file system has no
 // locks.
-bool is_flight_alive(int file, int32_t pid);
+bool does_process_exist(int32_t pid);
 
-// Parses "flight-<pid>-<n>". For any other name returns false and writes nothing.
-bool parse_flight_name(const std::string& name, int32_t* out_pid);
+// File name "flight-<host>-<pid>-<n>". The host keeps apart the files of several hosts and
+// containers in one folder: in each container the first process may have pid 7.
+struct FlightName {
+  uint32_t host = 0;  // 8 hexadecimal digits
+  int32_t pid = 0;
+  uint32_t number = 0;
+
+  // |host| of this process: a hash of the boot id, the pid namespace and host_name().
+  static uint32_t this_host();
+  // Returns nullopt for a name of another form.
+  static std::optional<FlightName> parse(const std::string& name);
+  std::string text() const;
+};
 // Sorted file names, without the folder, of all processes, or of |pid| alone if |pid| is not 0.
 std::vector<std::string> list_flights(int folder, int32_t pid = 0);
 

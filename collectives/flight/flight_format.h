@@ -71,6 +71,10 @@ struct FlightHeader {
   char communicator[128];
   char device[80];
   std::atomic<uint64_t> unrecorded;  // operations begun with 1,024 in flight
+  // st_dev and st_ino of this file: a copy has others, and its missing lock proves nothing.
+  uint64_t file_device;
+  uint64_t file_inode;
+  char host[80];  // host_name()
 };
 static_assert(sizeof(FlightHeader) <= FlightHeader::kBytes);
 

@@ -50,6 +50,9 @@ struct PlainHeader {
   char communicator[128];
   char device[80];
   uint64_t unrecorded;
+  uint64_t file_device;
+  uint64_t file_inode;
+  char host[80];
 };
 static_assert(sizeof(PlainHeader) == sizeof(FlightHeader));
 
@@ -187,8 +190,18 @@ Status read_open_file(int file, FlightLog* out) {
     KEEL_RETURN_IF_ERROR(read_bytes(file, part));
     reads[i] = part;
   }
-  KEEL_RETURN_IF_ERROR(parse_flight(reads, FlightTimestamp::now(), boot_id(), out));
-  out->alive = is_flight_alive(file, out->pid);
+  const std::string boot = boot_id();
+  KEEL_RETURN_IF_ERROR(parse_flight(reads, FlightTimestamp::now(), boot, out));
+  PlainHeader header;
+  std::memcpy(&header, reads[0].data(), sizeof(header));
+  const std::optional<bool> is_locked = is_flight_locked(file);
+  const bool is_original = !boot.empty() && boot == text_of(header.boot_id) &&
+                           header.file_device == about.st_dev && header.file_inode == about.st_ino;
+  if (is_locked == true) {
+    out->alive = true;
+  } else if (is_original) {
+    out->alive = !is_locked.has_value() && does_process_exist(out->pid);
+  }
   return {};
 }
 
@@ -209,6 +222,7 @@ Status parse_flight(const std::array<std::span<const std::byte>, 3>& reads,
   log.pid = header.pid;
   log.communicator = text_of(header.communicator);
   log.device = text_of(header.device);
+  log.host = text_of(header.host);
   log.rank = header.rank;
   log.world = header.world;
   log.created_ns = header.realtime_ns;

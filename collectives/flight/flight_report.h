@@ -34,7 +34,10 @@ struct FlightOperation {
 
 struct FlightLog {
   int32_t pid = 0;
-  bool alive = false;
+  // Whether the process is alive. Unknown for a file of another machine or boot, and for a copy:
+  // only the file that the recorder created has its lock.
+  std::optional<bool> alive;
+  std::string host;
   std::string communicator;
   std::string device;
   uint32_t rank = 0;

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <span>
 #include <utility>
 
+#include "collectives/bootstrap/host_bootstrap.h"
 #include "collectives/bootstrap/shared_file.h"
 #include "collectives/flight/flight_clock.h"
 #include "core/log.h"
@@ -64,11 +66,12 @@ Status FlightRecorder::map_file() {
     return failure(KEEL_UNAVAILABLE, "the limit of a file's size (ulimit -f) is below {} bytes",
                    FlightHeader::kFileBytes);
   }
-  // The name may belong to a process of another container, or to a dead process.
+  // The name may belong to a dead process.
   constexpr int kTries = 1000;
+  const uint32_t host = FlightName::this_host();
   std::string why;
   for (int i = 0; i < kTries && !file_; ++i) {
-    name_ = fmt::format("flight-{}-{}", pid_, g_file_number.fetch_add(1));
+    name_ = FlightName{host, pid_, g_file_number.fetch_add(1)}.text();
     OpenedOutput file = create_output(folder_.get(), name_, O_RDWR, 0600);
     file_ = FileDescriptor(file.descriptor);
     why = std::move(file.reason);
@@ -92,6 +95,11 @@ Status FlightRecorder::map_file() {
     return failure(KEEL_UNAVAILABLE, "{}: {}", path, std::strerror(error));
   }
   header_ = static_cast<FlightHeader*>(memory);
+  struct stat about = {};
+  if (fstat(file_.get(), &about) == 0) {
+    header_->file_device = about.st_dev;
+    header_->file_inode = about.st_ino;
+  }
   path_ = std::move(path);  // nonempty marks a mapped file; a copy could throw bad_alloc
   return {};
 }
@@ -106,6 +114,7 @@ void FlightRecorder::write_header(const FlightInfo& info) {
   header_->world = info.world;
   header_->ticks_per_us = flight_ticks_per_us();
   copy_text(boot_id(), header_->boot_id);
+  copy_text(host_name(), header_->host);
   copy_text(info.communicator, header_->communicator);
   copy_text(info.device, header_->device);
   const FlightTimestamp now = FlightTimestamp::now();

@@ -96,7 +96,7 @@ TEST_F(RecorderTest, WhatIsWrittenIsRead) {
 
   const FlightLog log = read(recorder->path());
   EXPECT_EQ(log.pid, getpid());
-  EXPECT_TRUE(log.alive);
+  EXPECT_EQ(log.alive, true);
   EXPECT_EQ(log.communicator, "c0ffee");
   EXPECT_EQ(log.rank, 1u);
   EXPECT_EQ(log.world, 4u);
@@ -189,15 +189,58 @@ TEST_F(RecorderTest, AKilledProcessIsStillRead) {
   close(ready[0]);
   ASSERT_EQ(files(), 1u);
   const std::string path = fs::directory_iterator(folder_)->path();
-  EXPECT_TRUE(read(path).alive);
+  EXPECT_EQ(read(path).alive, true);
   kill(child, SIGKILL);
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   const FlightLog log = read(path);
-  EXPECT_FALSE(log.alive);
+  EXPECT_EQ(log.alive, false);
   EXPECT_EQ(log.pid, child);
   ASSERT_EQ(log.operations.size(), 2u);
   EXPECT_EQ(log.operations[0].state, FlightState::kDone);
   EXPECT_EQ(log.operations[1].state, FlightState::kRunning);
+}
+
+// The owner's lock is on the file that it created, on its own host.
+TEST_F(RecorderTest, CopyTellsNothingOfTheProcess) {
+  auto recorder = FlightRecorder::create(kInfo);
+  const std::string path = recorder->path();
+  const std::string copy = folder_ + "/copy";
+  fs::copy_file(path, copy);
+  EXPECT_EQ(read(copy).alive, std::nullopt);
+  EXPECT_EQ(read(path).alive, true);
+  const std::string kept = folder_ + "/kept";
+  fs::create_hard_link(path, kept);
+  recorder.reset();
+  if (!boot_id().empty()) {
+    EXPECT_EQ(read(kept).alive, false);
+  }
+  std::fstream(kept, std::ios::binary | std::ios::in | std::ios::out)
+      .seekp(offsetof(FlightHeader, boot_id))
+      .write("another", 7);
+  EXPECT_EQ(read(kept).alive, std::nullopt) << "of another machine, or of an earlier boot";
+}
+
+TEST_F(RecorderTest, FilesOfOnePidOnTwoHostsHaveTwoNames) {
+  const auto name_on = [](const char* host) {
+    setenv("KEEL_HOST_ID", host, 1);
+    const auto recorder = FlightRecorder::create(kInfo);
+    unsetenv("KEEL_HOST_ID");
+    EXPECT_EQ(read(recorder->path()).host, host);
+    const auto name = FlightName::parse(fs::path(recorder->path()).filename());
+    EXPECT_TRUE(name.has_value()) << recorder->path();
+    return name.value_or(FlightName{});
+  };
+  const FlightName a = name_on("a");
+  const FlightName b = name_on("b");
+  EXPECT_EQ(a.pid, getpid());
+  EXPECT_EQ(a.pid, b.pid);
+  EXPECT_NE(a.host, b.host);
+  EXPECT_EQ(FlightName::parse("flight-0a0b0c0d-7-12")->text(), "flight-0a0b0c0d-7-12");
+  for (const char* other :
+       {"flight-", "flight-1-2", "flight-1-2-", "flight-1-2-x", "flight-1-0-3", "flight-1--2-3",
+        "flight-123456789-2-3", "flight-g-2-3", "flight-1-2-3-4", "fright-1-2-3"}) {
+    EXPECT_FALSE(FlightName::parse(other).has_value()) << other;
+  }
 }
 
 // ---- no place for the file ----------------------------------------------------------
@@ -285,10 +328,10 @@ TEST_F(RecorderTest, OldFilesOfTheDeadAreRemoved) {
     return path;
   };
   constexpr time_t kDay = 86'400;
-  const std::string old = leave("flight-999999-1", 0400, kDay + 60);
-  const std::string young = leave("flight-999999-2", 0400, kDay - 600);
-  const std::string just_died = leave("flight-999999-3", 0600, 30 * kDay);
-  const std::string not_ours = leave("flight-999999-x", 0400, 30 * kDay);
+  const std::string old = leave("flight-0-999999-1", 0400, kDay + 60);
+  const std::string young = leave("flight-0-999999-2", 0400, kDay - 600);
+  const std::string just_died = leave("flight-0-999999-3", 0600, 30 * kDay);
+  const std::string not_ours = leave("flight-0-999999-x", 0400, 30 * kDay);
   const timespec ancient[2] = {{1, 0}, {1, 0}};
   EXPECT_EQ(utimensat(AT_FDCWD, living->path().c_str(), ancient, 0), 0);
   FileDescriptor folder;
@@ -298,7 +341,7 @@ TEST_F(RecorderTest, OldFilesOfTheDeadAreRemoved) {
   for (const std::string& kept : {young, just_died, not_ours, living->path()}) {
     EXPECT_TRUE(fs::exists(kept)) << kept;
   }
-  for (int i = 0; i < 300; ++i) leave("flight-99999-" + std::to_string(i), 0400, 1000 + i);
+  for (int i = 0; i < 300; ++i) leave("flight-0-99999-" + std::to_string(i), 0400, 1000 + i);
   clean_flights(folder.get());
   EXPECT_EQ(files(), 256u + 2u) << "the newest dead, the living one and a stranger";
   EXPECT_TRUE(fs::exists(just_died));
@@ -314,10 +357,10 @@ TEST_F(RecorderTest, TheFirstOfAProcessCleansTheFolder) {
     EXPECT_EQ(utimensat(AT_FDCWD, path.c_str(), ancient, 0), 0);
     return path;
   };
-  const std::string before = leave("flight-999999-1");
+  const std::string before = leave("flight-0-999999-1");
   const auto first = FlightRecorder::create(kInfo);
   EXPECT_FALSE(fs::exists(before));
-  const std::string after = leave("flight-999999-2");
+  const std::string after = leave("flight-0-999999-2");
   const auto second = FlightRecorder::create(kInfo);
   EXPECT_TRUE(fs::exists(after)) << "cleaned for each rank, it would be for a thousand";
 }
@@ -488,7 +531,7 @@ TEST_F(RecorderTest, JsonHasCommunicatorsRanksAndOperations) {
   zero->start(entry);
   zero->finish(entry, KEEL_TIMED_OUT);
   record(*zero, 6);
-  std::ofstream(folder_ + "/flight-1-1") << "junk";
+  std::ofstream(folder_ + "/flight-0-1-1") << "junk";
   const json all = read_api(nullptr);
   ASSERT_TRUE(all.is_object());
   ASSERT_EQ(all["communicators"].size(), 2u);
@@ -500,6 +543,7 @@ TEST_F(RecorderTest, JsonHasCommunicatorsRanksAndOperations) {
   EXPECT_EQ(b["ranks"][1]["rank"], 2);
   EXPECT_EQ(b["ranks"][1]["device"], "si?m:0");
   EXPECT_EQ(b["ranks"][0]["alive"], true);
+  EXPECT_TRUE(b["ranks"][0]["host"].is_string());
   const json& operations = b["ranks"][0]["operations"];
   ASSERT_EQ(operations.size(), 2u);
   EXPECT_EQ(operations[0]["operation"], "all_reduce");

@@ -75,23 +75,26 @@ Position position_of(const Json& rank) {
   return {};
 }
 
-// Returns "rank 3 is", "ranks 1, 2 are".
-std::string ranks_text(const std::vector<uint32_t>& ranks, const char* one, const char* several) {
+// Returns "rank 3 is", "ranks 1, 2 are"; among several hosts "rank 3 (node2) is".
+std::string ranks_text(const std::vector<std::string>& ranks, const char* one,
+                       const char* several) {
   return fmt::format("rank{} {} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "),
                      ranks.size() == 1 ? one : several);
 }
 
-std::string behind_text(const std::map<uint32_t, Position>& positions) {
+// |names|: of all ranks in |positions|.
+std::string behind_text(const std::map<uint32_t, Position>& positions,
+                        std::map<uint32_t, std::string>& names) {
   const auto less = [](const auto& a, const auto& b) {
     return a.second.order() < b.second.order();
   };
   if (positions.size() < 2) return {};
   const Position& lowest = std::min_element(positions.begin(), positions.end(), less)->second;
-  std::vector<uint32_t> behind;
+  std::vector<std::string> behind;
   const Position* next = nullptr;
   for (const auto& [rank, position] : positions) {
     if (position.order() == lowest.order()) {
-      behind.push_back(rank);
+      behind.push_back(names[rank]);
     } else if (next == nullptr || position.order() < next->order()) {
       next = &position;
     }
@@ -119,9 +122,13 @@ std::string behind_text(const std::map<uint32_t, Position>& positions) {
 }
 
 void print_rank(const Json& rank, uint32_t last) {
-  print(fmt::format("\nrank {} on {}, process {}{}\n", rank.at("rank").get<uint32_t>(),
+  const Json& alive = rank.at("alive");
+  print(fmt::format("\nrank {} on {}, process {} on host '{}'{}\n", rank.at("rank").get<uint32_t>(),
                     rank.at("device").get<std::string>(), rank.at("pid").get<int>(),
-                    rank.at("alive") == true ? "" : ", which has ended"));
+                    rank.at("host").get<std::string>(),
+                    alive.is_null() ? ", from a copied file"
+                    : alive == true ? ""
+                                    : ", which has ended"));
   std::vector<const Json*> shown;
   for (const Json& operation : rank.at("operations")) {
     if (!is_over(operation)) shown.push_back(&operation);
@@ -171,14 +178,20 @@ void run(const FlightOptions& options) {
 
 std::string flight_findings(const Json& communicator) {
   std::map<uint32_t, Position> positions;
-  std::vector<uint32_t> ended;
+  std::map<uint32_t, std::string> names;
+  std::vector<std::string> ended;
+  std::set<std::string> hosts;
+  for (const Json& rank : communicator.at("ranks")) hosts.insert(rank.at("host"));
   for (const Json& rank : communicator.at("ranks")) {
     const uint32_t number = rank.at("rank");
     positions[number] = position_of(rank);
-    if (rank.at("alive") == false) ended.push_back(number);
+    names[number] = hosts.size() < 2
+                        ? fmt::format("{}", number)
+                        : fmt::format("{} ({})", number, rank.at("host").get<std::string>());
+    if (rank.at("alive") == false) ended.push_back(names[number]);
   }
   std::string text;
-  const std::string behind = behind_text(positions);
+  const std::string behind = behind_text(positions, names);
   if (!behind.empty()) text += behind + '\n';
   if (!ended.empty()) {
     text += fmt::format("the process of {}\n", ranks_text(ended, "has ended", "has ended"));
@@ -206,7 +219,7 @@ void add_flight_command(CLI::App& app) {
       "Examples:\n"
       "  keel flight            every job of this user\n"
       "  keel flight 4711       the communicators of process 4711\n"
-      "  keel flight /dev/shm/keel-1000/flight-4711-0 --last 100\n"
+      "  keel flight gathered   files of several hosts, copied into one folder\n"
       "  keel flight --json | jq '.communicators[].ranks[].operations[-1]'");
   auto options = std::make_shared<FlightOptions>();
   command->add_option("where", options->where,

@@ -35,8 +35,9 @@ Json operation(uint64_t sequence, const char* state, const char* name = "all_red
   return {{"sequence", sequence}, {"operation", name}, {"state", state}};
 }
 
-Json rank(uint32_t number, std::vector<Json> operations, bool alive = true) {
-  return {{"rank", number}, {"alive", alive}, {"operations", operations}};
+Json rank(uint32_t number, std::vector<Json> operations, Json alive = true,
+          const char* host = "a") {
+  return {{"rank", number}, {"host", host}, {"alive", alive}, {"operations", operations}};
 }
 
 std::string findings(uint32_t world, std::vector<Json> ranks) {
@@ -83,21 +84,31 @@ TEST(FlightFindings, TheEndedAndTheMissing) {
             "on another host, or ended in good order\n");
 }
 
+TEST(FlightFindings, RanksOfSeveralHostsAreNamedWithTheirHosts) {
+  const std::vector<Json> same = {operation(2, "running")};
+  EXPECT_EQ(findings(3, {rank(0, same), rank(1, {operation(1, "running")}, nullptr, "b"),
+                         rank(2, same, /*alive=*/false, "b")}),
+            "rank 1 (b) is at all_reduce #1, the others are at #2 or later\n"
+            "the process of rank 2 (b) has ended\n");
+}
+
 // ---- the command -------------------------------------------------------------------
 
 // One of a job's two ranks, in its own process: both ranks broadcast, then only rank 0 calls an
-// all_reduce. Writes a byte to |ready|, then waits to be killed.
-[[noreturn]] void run_rank(int rank, const std::string& rendezvous, int ready) {
+// all_reduce. Rank 0 writes the job's id to |id|, rank 1 reads the id there. Writes a byte to
+// |ready|, then waits to be killed.
+[[noreturn]] void run_rank(uint32_t rank, std::array<int, 2> id, int ready) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const std::string number = std::to_string(rank);
-  for (const char* name : {"KEEL_RANK", "KEEL_LOCAL_RANK"}) setenv(name, number.c_str(), 1);
-  for (const char* name : {"KEEL_WORLD", "KEEL_LOCAL_WORLD"}) setenv(name, "2", 1);
-  setenv("KEEL_BOOTSTRAP", rendezvous.c_str(), 1);
   setenv("KEEL_BACKENDS", "cpu", 1);
   try {
     const Runtime runtime;
     const Device device = Device::find("cpu");
-    Communicator communicator = Communicator::from_environment(device);
+    keel_unique_id job = {};
+    if (rank == 0) job = make_unique_id();
+    const ssize_t moved =
+        rank == 0 ? write(id[1], &job, sizeof(job)) : read(id[0], &job, sizeof(job));
+    if (moved != sizeof(job)) _exit(1);
+    Communicator communicator = Communicator::join(device, job, rank, 2);
     const Stream stream(device);
     const Buffer buffer = Buffer::of<float>(device, 4);
     communicator.broadcast(buffer.data(), buffer.data(), 4, KEEL_FLOAT32, 0, stream);
@@ -109,7 +120,7 @@ TEST(FlightFindings, TheEndedAndTheMissing) {
       while (true) pause();
     }
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+    std::fprintf(stderr, "rank %u: %s\n", rank, error.what());
   }
   _exit(1);
 }
@@ -127,16 +138,27 @@ class FlightCommand : public ::testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  // Fails the test if the ranks do not reach the end of run_rank.
-  void SetUp() override {
+  void SetUp() override { start({}); }
+
+  // Fails the test if the ranks do not reach the end of run_rank. |hosts|: of each rank, with a
+  // folder each; empty: both are of this host.
+  void start(const std::vector<std::string>& hosts) {
     std::array<int, 2> ready{};
+    std::array<int, 2> id{};
     ASSERT_EQ(pipe(ready.data()), 0);
-    for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_EQ(pipe(id.data()), 0);
+    for (uint32_t rank = 0; rank < 2; ++rank) {
       pids_[rank] = fork();
       ASSERT_GE(pids_[rank], 0);
-      if (pids_[rank] == 0) run_rank(rank, "flight-command-" + std::to_string(getppid()), ready[1]);
+      if (pids_[rank] != 0) continue;
+      if (!hosts.empty()) {
+        setenv("KEEL_HOST_ID", hosts[rank].c_str(), 1);
+        setenv("KEEL_INTERFACE", "127.0.0.1", 1);
+        setenv("KEEL_FLIGHT_DIR", (folder_ + "/" + hosts[rank]).c_str(), 1);
+      }
+      run_rank(rank, id, ready[1]);
     }
-    close(ready[1]);
+    for (const int end : {ready[1], id[0], id[1]}) close(end);
     char byte = 0;
     ssize_t came = 1;
     for (int rank = 0; rank < 2 && came == 1; ++rank) came = read(ready[0], &byte, 1);
@@ -151,8 +173,14 @@ class FlightCommand : public ::testing::Test {
     waitpid(pid, nullptr, 0);
   }
 
-  std::string rank_line(int rank, pid_t pid) const {
-    return "rank " + std::to_string(rank) + " on cpu:0, process " + std::to_string(pid);
+  static std::string rank_line(int rank, pid_t pid, std::string host = {}) {
+    if (host.empty()) {
+      std::array<char, 256> name = {};
+      gethostname(name.data(), name.size() - 1);
+      host = name.data();
+    }
+    return "rank " + std::to_string(rank) + " on cpu:0, process " + std::to_string(pid) +
+           " on host '" + host + "'";
   }
 
   // Returns the output of `keel flight` for |where|.
@@ -238,7 +266,7 @@ TEST_F(FlightCommand, WhatWasKilledIsStillRead) {
 }
 
 TEST_F(FlightCommand, ARubbishFileIsListedWithTheReason) {
-  const std::string rubbish = folder_ + "/flight-1-0";
+  const std::string rubbish = folder_ + "/flight-0-1-0";
   FILE* const file = std::fopen(rubbish.c_str(), "w");
   ASSERT_NE(file, nullptr);
   std::fputs("no flight", file);
@@ -248,6 +276,46 @@ TEST_F(FlightCommand, ARubbishFileIsListedWithTheReason) {
   EXPECT_TRUE(contains(text, rubbish)) << text;
   EXPECT_TRUE(contains(text, rank_line(0, pids_[0]))) << text;
   EXPECT_EQ(testing::keel({"flight", rubbish}).exit_code, 1);
+}
+
+// The ranks' folders are copied into one while the ranks hang, as an operator gathers those of
+// several machines.
+class FlightOfHosts : public FlightCommand {
+ protected:
+  void SetUp() override { start({"a", "b"}); }
+};
+
+TEST_F(FlightOfHosts, GatheredFilesNameTheRankBehindAndNoDeath) {
+  namespace fs = std::filesystem;
+  const std::string gathered = folder_ + "/gathered";
+  ASSERT_TRUE(fs::create_directory(gathered));
+  for (const char* host : {"a", "b"}) {
+    for (const auto& file : fs::directory_iterator(folder_ + "/" + host)) {
+      fs::copy(file.path(), fs::path(gathered) / file.path().filename());
+    }
+  }
+  const std::array<pid_t, 2> pids = pids_;
+  const auto expect_hang = [&](const std::string& text) {
+    EXPECT_TRUE(contains(text,
+                         ", 2 ranks\nrank 1 (b) has called nothing after broadcast #0, the other "
+                         "is at #1\n\n"))
+        << text;
+    EXPECT_TRUE(contains(text, rank_line(0, pids[0], "a") + ", from a copied file\n")) << text;
+    EXPECT_TRUE(contains(text, rank_line(1, pids[1], "b") + ", from a copied file\n")) << text;
+    EXPECT_FALSE(contains(text, "ended")) << text;
+  };
+  expect_hang(said_of(gathered));
+  EXPECT_TRUE(contains(said_of(folder_ + "/b"), rank_line(1, pids[1], "b") + "\n"));
+  for (int rank = 0; rank < 2; ++rank) kill_rank(rank);
+  expect_hang(said_of(gathered));
+  EXPECT_TRUE(contains(said_of(folder_ + "/b"), "the process of rank 1 has ended\n"));
+
+  const Json data = Json::parse(testing::keel({"flight", gathered, "--json"}).out);
+  for (int rank = 0; rank < 2; ++rank) {
+    const Json& each = data.at("communicators").at(0).at("ranks").at(rank);
+    EXPECT_TRUE(each.at("alive").is_null()) << each.dump();
+    EXPECT_EQ(each.at("host"), rank == 0 ? "a" : "b");
+  }
 }
 
 TEST(FlightCommandWithout, AFolderThatIsNotThereIsAFailureThatNamesIt) {
