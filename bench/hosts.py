@@ -7,11 +7,11 @@ machine, with IPC, UTS and process namespaces of its own, and one link to a swit
                    [--rounds 10] [--seconds 0.1] [--only NAME] [--mbit RATE] [--quick]
                    [--json FILE] [--markdown FILE]
 
-All contenders send over TCP sockets alone; the bytes that the links count must be at least those
-that the operations cannot do without, else a launch is no result. The contenders take turns, and
-each round begins with the next one. With --mbit the links are paced, and the limit is the time of
-the operation's bytes at the payload rate of one plain stream in the same round. Wants root, `ip`
-and, with --mbit, `tc`.
+All contenders send over TCP sockets alone; the bytes that each host's link and all links together
+count must be at least those that the operations cannot do without, else a launch is no result. The
+contenders take turns, and each round begins with the next one. With --mbit the links are paced, and
+the limit is the time of the operation's bytes at the payload rate of one plain stream in the same
+round. Wants root, `ip` and, with --mbit, `tc`.
 """
 
 import argparse
@@ -111,13 +111,11 @@ class Hosts:
     def address(i):
         return f"10.98.0.{i + 1}"
 
-    def sent(self):
-        """Bytes that the hosts have sent, headers and all."""
-        total = 0
-        for name in self.names:
-            counters = json.loads(self.inside(name, "ip -j -s link show wire"))[0]["stats64"]
-            total += counters["tx"]["bytes"]
-        return total
+    def carried(self):
+        """Bytes that each host's link has sent and received, headers and all."""
+        counters = [json.loads(self.inside(name, "ip -j -s link show wire"))[0]["stats64"]
+                    for name in self.names]
+        return [(each["tx"]["bytes"], each["rx"]["bytes"]) for each in counters]
 
     def stream_rate(self):
         """Payload bytes per second of one plain stream from the second host to the first."""
@@ -209,16 +207,41 @@ def least_bytes(line):
     return factor * (line["ranks"] - 1) * line["moved"]
 
 
+def least_of_link(line):
+    """What one operation sends and receives at least on a rank's link. A rank hands out what it
+    alone has, and gets what it lacks: of sums, one sum of the other ranks."""
+    whole, block = line["moved"], line["moved"] // line["ranks"]
+    return {"all_reduce": (whole, whole), "all_gather": (block, whole - block),
+            "reduce_scatter": (whole - block, block),
+            "all_to_all": (whole - block, whole - block)}[line["op"]]
+
+
+def check_links(hosts, before, after, lines):
+    """Returns the bytes sent and those needed; raises where a link carried less than it must."""
+    moved = [[new - old for new, old in zip(*link)] for link in zip(after, before)]
+    for way, verb in enumerate(("sent", "received")):
+        least = sum(line["times"] * least_of_link(line)[way] for line in lines)
+        for name, link in zip(hosts.names, moved):
+            if link[way] < least:
+                raise RuntimeError(f"the link of {name} {verb} {link[way]} bytes, {least} are "
+                                   "needed")
+    sent, least = sum(link[0] for link in moved), sum(
+        line["times"] * least_bytes(line) for line in lines)
+    if sent < least:
+        raise RuntimeError(f"{sent} bytes crossed the links, {least} are needed")
+    return sent, least
+
+
 def launch(contender, hosts, operation, arguments):
     """The measurements of a launch, as bench/peers prints them; raises with the reason."""
     with tempfile.TemporaryDirectory() as folder:
         command = [str(word) for word in contender.command(hosts, folder)]
         command += ["--ops", operation, "--bytes", ",".join(map(str, arguments.bytes)),
                     "--seconds", str(arguments.seconds), "--deadline", str(DEADLINE - 5)]
-        before = hosts.sent()
+        before = hosts.carried()
         done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE,
                               env={**os.environ, **contender.variables})
-        sent = hosts.sent() - before
+        after = hosts.carried()
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     lines = [line for line in lines if "us" in line]
     # The peers' calls block, so Keel is compared where the host waits for each operation.
@@ -229,10 +252,7 @@ def launch(contender, hosts, operation, arguments):
     wrong = [line["bytes"] for line in lines if not line["right"]]
     if wrong:
         raise RuntimeError(f"wrong results at {wrong} bytes")
-    least = sum(line["times"] * least_bytes(line) for line in lines)
-    if sent < least:
-        raise RuntimeError(f"{sent} bytes crossed the links, {least} are needed")
-    return timed, sent, least
+    return timed, *check_links(hosts, before, after, lines)
 
 
 class Campaign:
@@ -365,16 +385,26 @@ def numbers(text):
     return [int(word) for word in text.split(",")]
 
 
-def read_arguments(parser):
+def can_make():
+    """Whether this process can make hosts: root in a container often cannot."""
+    try:
+        with Hosts(1, 0):
+            return True
+    except (OSError, subprocess.CalledProcessError):
+        return False
+
+
+def read_arguments(parser, wants_namespaces=lambda arguments: True):
     """What |parser| reads, with the options of all benchmarks between hosts; ends the process where
-    namespaces cannot be made."""
+    the arguments want namespaces that cannot be made."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the namespaces go
     parser.add_argument("--programs", type=pathlib.Path, default=pathlib.Path("build/bin"))
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--markdown", type=pathlib.Path)
     arguments = parser.parse_args()
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        sys.exit(f"{parser.prog}: namespaces want root and Debian's iproute2")
+    if wants_namespaces(arguments) and not can_make():
+        sys.exit(f"{parser.prog}: namespaces want root, Debian's iproute2, and veth and bridges of "
+                 "the kernel")
     arguments.programs = arguments.programs.resolve()
     return arguments
 
