@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <map>
 #include <regex>
@@ -253,6 +254,11 @@ void for_each_line(const Visit& visit) {
   }
 }
 
+bool has_any(const std::string& line, std::initializer_list<const char*> pieces) {
+  return std::any_of(pieces.begin(), pieces.end(),
+                     [&](const char* piece) { return line.find(piece) != std::string::npos; });
+}
+
 bool is_test(const std::string& file) {
   return file.find("_test") != std::string::npos || file.find("/testing/") != std::string::npos;
 }
@@ -282,14 +288,11 @@ bool uses_system_sockets(const std::string& line) {
       R"(get(sock|peer)name|inet_[pn]to[pn])\()"
       R"(|[^\w>]::(socket|bind|listen|accept|connect|send|recv)\()");
   // Every match has one of these pieces, and most lines have none: a search takes a hundredth.
-  static const char* const kPieces[] = {"sock",       "sys/un",   "netdb",     "inet",
-                                        "ifaddrs",    "net/if",   "accept4(",  "msg(",
-                                        "addrinfo",   "peername", "::listen(", "::accept(",
-                                        "::connect(", "::bind(",  "::send(",   "::recv("};
-  if (std::none_of(std::begin(kPieces), std::end(kPieces),
-                   [&](const char* piece) { return line.find(piece) != std::string::npos; })) {
-    return false;
-  }
+  static constexpr std::initializer_list<const char*> kPieces = {
+      "sock",       "sys/un",  "netdb",    "inet",     "ifaddrs",   "net/if",
+      "accept4(",   "msg(",    "addrinfo", "peername", "::listen(", "::accept(",
+      "::connect(", "::bind(", "::send(",  "::recv("};
+  if (!has_any(line, kPieces)) return false;
   return std::regex_search(line, pattern);
 }
 
@@ -313,6 +316,42 @@ TEST(ArrowsTest, SocketsAreCalledInOnePlace) {
   EXPECT_GT(seen, 10) << "the scan does not see the calls";
 }
 
+// A wall clock that is set while a rank waits would end the wait, or prolong it by hours.
+TEST(ArrowsTest, WaitsUseTheSteadyClock) {
+  const std::map<std::string, std::string> exceptions = {
+      {"bench/machine.cc", "the date of a report"},
+      {"bench/shrink_main.cc", "a time that the script compares with its own"},
+      {"collectives/flight/flight_clock.cc", "times since 1970, for readers on another host"},
+      {"collectives/flight/flight_folder.cc", "ages of files"},
+      {"collectives/flight/recorder_test.cc", "ages of files"},
+      {"conformance/waivers.cc", "the day on which a waiver expires"}};
+  Set seen;
+  for_each_line([&](const std::string& file, const std::string& line) {
+    if (!has_any(line, {"system_clock", "high_resolution_clock", "CLOCK_REALTIME", "gettimeofday",
+                        "timespec_get", "time(nullptr)", "time(NULL)", "time(0)", "timedwait(",
+                        "timedlock("})) {
+      return;
+    }
+    EXPECT_TRUE(exceptions.count(file) != 0) << file << ": " << line << "\nwaits and deadlines "
+                                             << "use std::chrono::steady_clock (core/deadline.h)";
+    seen.insert(file);
+  });
+  EXPECT_EQ(seen.size(), exceptions.size()) << "the scan does not see a file of the list";
+}
+
+// Hosts of one job may have pages of different sizes: no message, segment or part depends on them.
+TEST(ArrowsTest, PageSizeDecidesNothingBetweenRanks) {
+  int seen = 0;
+  for_each_line([&](const std::string& file, const std::string& line) {
+    if (!has_any(line, {"PAGESIZE", "PAGE_SIZE", "getpagesize"}) || is_test(file)) return;
+    const std::string folder = folder_of(file);
+    if (folder != "collectives" && folder != "core" && folder != "base/ipc") return;
+    ++seen;
+    EXPECT_EQ(file, "core/mapped_memory.cc") << line << "\nasks for the page size";
+  });
+  EXPECT_EQ(seen, 1) << "the scan does not see the call";
+}
+
 TEST(ArrowsTest, SystemSocketIsCaught) {
   for (const char* line :
        {"#include <netdb.h>", "  if (socketpair(AF_UNIX, type, 0, ends) != 0) return;",
@@ -334,11 +373,9 @@ bool starts_process(const std::string& line, bool in_test) {
   static const std::regex pattern(
       R"((^|[^\w.>:])(::)?(v?fork|posix_spawnp?|f?execl?v?p?e?|popen)\(|\bstd::system\()");
   static const std::regex of_tests(R"((^|[^\w.>:])(::)?posix_spawnp?\()");
-  static const char* const kPieces[] = {"fork(", "spawn", "exec", "popen(", "std::system("};
-  if (std::none_of(std::begin(kPieces), std::end(kPieces),
-                   [&](const char* piece) { return line.find(piece) != std::string::npos; })) {
-    return false;
-  }
+  static constexpr std::initializer_list<const char*> kPieces = {"fork(", "spawn", "exec", "popen(",
+                                                                 "std::system("};
+  if (!has_any(line, kPieces)) return false;
   return std::regex_search(line, in_test ? of_tests : pattern);
 }
 
