@@ -87,6 +87,28 @@ std::string PacketSwitch::namespace_of(uint32_t host) const {
   return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(hosts_[host].space.get());
 }
 
+std::string PacketSwitch::rename_interface(uint32_t host, const std::string& name) {
+  std::string problem;
+  std::thread([&] {
+    if (!enter(namespace_of(host))) {
+      problem = "setns";
+      return;
+    }
+    const FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    ifreq request = request_of("wire");
+    std::strncpy(request.ifr_newname, name.c_str(), sizeof(request.ifr_newname) - 1);
+    int error = ioctl(socket.get(), SIOCSIFNAME, &request) == 0 ? 0 : errno;
+    if (error == EBUSY) {  // before Linux 6.2, only an interface that is down gets another name
+      ifreq down = request_of("wire");
+      ioctl(socket.get(), SIOCSIFFLAGS, &down);
+      error = ioctl(socket.get(), SIOCSIFNAME, &request) == 0 ? 0 : errno;
+      raise_interface(socket.get(), error == 0 ? name.c_str() : "wire");
+    }
+    if (error != 0) problem = std::strerror(error);
+  }).join();
+  return problem;
+}
+
 bool PacketSwitch::enter(const std::string& path) {
   const FileDescriptor space(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   return space && setns(space.get(), CLONE_NEWNET) == 0;

@@ -34,6 +34,9 @@ class PacketSwitch {
   static bool enter(const std::string& path);
   static std::string address_of(uint32_t host) { return "10.98.0." + std::to_string(host + 1); }
 
+  // Renames the interface of a host from "wire" to |name|; the connections remain. Returns the
+  // reason why not; empty on success.
+  std::string rename_interface(uint32_t host, const std::string& name);
   // The link loses, in one direction, so many packets of 1000.
   void lose(uint32_t from, uint32_t to, uint32_t per_mille) { link(from, to).loss = per_mille; }
   // The link carries, in one direction, so many bytes a millisecond; 0: no limit.

@@ -270,6 +270,19 @@ TEST_F(PacketsTest, SlowLinkAccusesNobody) {
   job.expect_right("sum 400000");
 }
 
+// The interfaces that KEEL_INTERFACE named get other names while an operation waits on them.
+TEST_F(PacketsTest, RenamedInterfaceDisturbsNobody) {
+  PacketSwitch network(2);
+  Job job("ab", &network);
+  job.expect_right("sum 16");
+  job[1].write_line("early 4000000");
+  EXPECT_EQ(job[1].read_line(), "full");
+  for (const uint32_t host : {0, 1}) EXPECT_EQ(network.rename_interface(host, "w2"), "");
+  job[0].write_line("sum 4000000");
+  for (size_t rank = 0; rank < 2; ++rank) EXPECT_EQ(job[rank].read_line(), "right");
+  job.expect_right("sum 20000 2");
+}
+
 // Nothing that host c sends arrives, and it hears the others.
 TEST_F(PacketsTest, HostThatIsNotHeardIsNamedToAll) {
   const Variable silence("KEEL_TCP_SILENCE_MS", "500");
