@@ -152,13 +152,13 @@ Algorithm HostRunner::choose(const Request& request) const {
 Algorithm HostRunner::choose(const Request& request, uint64_t bytes) const {
   const uint32_t ranks = ranks_between(request);
   const auto is_possible = [&](Algorithm algorithm) { return may_run(algorithm, request); };
-  if (const auto& forced = group_->agreement().algorithm) {
-    return is_possible(*forced) ? *forced : Algorithm::kDirect;
-  }
   const auto is_precise = [&](Algorithm algorithm) {
     return !is_stepped(algorithm) || !reduces(request.collective) ||
            !loses_by_parts(request.dtype, request.reduction);
   };
+  if (const auto& forced = group_->agreement().algorithm) {
+    return is_possible(*forced) && is_precise(*forced) ? *forced : Algorithm::kDirect;
+  }
   const Rule* const rule = find_host_rule(
       rules_, request.collective, bytes,
       [&](Algorithm algorithm) { return is_possible(algorithm) && is_precise(algorithm); });
