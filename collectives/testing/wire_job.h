@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs of processes on several hosts, which KEEL_HOST_ID tells apart, over the loopback interface.
+#ifndef KEEL_COLLECTIVES_TESTING_WIRE_JOB_H_
+#define KEEL_COLLECTIVES_TESTING_WIRE_JOB_H_
+
+#include <gtest/gtest.h>
+#include <keel/keel.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "collectives/bootstrap/testing/child_process.h"
+
+namespace keel::testing {
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool kIsSlow = true;
+#else
+constexpr bool kIsSlow = false;
+#endif
+
+// One rank of a job, in the process of a worker.
+struct WireRank {
+  uint32_t rank = 0;
+  uint32_t world = 0;
+  uint64_t job = 0;  // a number for hosts and program, the same on all ranks
+  bool staged = false;
+  keel_device device = {};
+  keel_comm comm = {};
+  keel_stream stream = {};
+  int64_t timeout_ns = 0;  // of the operations; 0: the default
+};
+keel_comm_options make_options(bool staged);
+std::string explain(keel_comm comm);
+
+// What ranks run, by name; each returns what is wrong, or an empty text. Defined by the test.
+using WireProgram = std::function<std::string(const WireRank&)>;
+const std::map<std::string, WireProgram>& wire_programs();
+
+// |hosts|: the host of each rank, one letter each. |last_wire|: KEEL_WIRE of the last rank, and
+// from then on of this process.
+class WireJob {
+ public:
+  WireJob(const std::string& hosts, const std::string& program, const std::string& backends = "cpu",
+          bool staged = false, int seconds = 0, const char* last_wire = nullptr);
+  ChildProcess& operator[](size_t rank) { return ranks_[rank]; }
+  void expect_success();
+
+ private:
+  std::vector<ChildProcess> ranks_;
+};
+
+// Jobs whose messages the wire of the parameter, a value of KEEL_WIRE, carries.
+class WireTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+  static bool is_ucx() { return std::string(GetParam()) == "ucx"; }
+  static bool is_ucx_there();
+};
+inline const auto kWires = ::testing::Values("tcp", "ucx");
+std::string name_of_wire(const ::testing::TestParamInfo<const char*>& wire);
+
+}  // namespace keel::testing
+
+#endif  // KEEL_COLLECTIVES_TESTING_WIRE_JOB_H_
