@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ipc/socket.h"
 #include "collectives/bootstrap/testing/child_process.h"
 #include "collectives/bootstrap/testing/scripted_rank.h"
 
@@ -78,6 +79,8 @@ class Rank {
     if (command.starts_with("few files but ")) {
       return limit(RLIMIT_NOFILE, open_files() + static_cast<rlim_t>(command.back() - '0'));
     }
+    if (command == "timeout") return keel_comm_timeout_set(comm_, kSecond);
+    if (command == "destroy") return keel_comm_destroy(comm_);
     if (command == "many files") return limit(RLIMIT_NOFILE, 1024);
     if (command == "alloc") {
       void* more = nullptr;
@@ -96,9 +99,14 @@ class Rank {
   void* data_ = nullptr;
 };
 
-// Arguments: rank, world, bootstrap address, "staged" or empty.
+// Arguments: rank, world, bootstrap address, "staged", "hosts" (each rank is a host, and the
+// address is the server's) or empty.
 int run_worker(const std::vector<std::string>& arguments) {
   keel::testing::enter_job(arguments[0], arguments[1], arguments[2]);
+  if (arguments[3] == "hosts") {
+    setenv("KEEL_HOST_ID", arguments[0].c_str(), 1);
+    setenv("KEEL_SERVER", arguments[2].c_str(), 1);
+  }
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   init.default_timeout_ns = 50 * kSecond;
   init.backends = "cpu";
@@ -124,11 +132,35 @@ class ProcessLimits : public testing::Test {
  protected:
   void start(const std::string& kind = "") {
     static int rendezvous_count = 0;
-    const std::string rendezvous =
-        "limits-" + std::to_string(getpid()) + "-" + std::to_string(++rendezvous_count);
-    for (const char* rank : {"0", "1"}) {
-      ranks_.emplace_back("rank", std::vector<std::string>{rank, "2", rendezvous, kind});
+    start_at("limits-" + std::to_string(getpid()) + "-" + std::to_string(++rendezvous_count), kind,
+             2);
+  }
+  // Three ranks on a host each.
+  void start_hosts() {
+    keel::SocketAddress address;
+    keel::FileDescriptor socket;
+    ASSERT_TRUE(keel::SocketAddress::parse("127.0.0.1:0", &address));
+    ASSERT_EQ(keel::sockets::listen(address, SOCK_STREAM, &socket), 0);
+    ASSERT_EQ(keel::sockets::own_address(socket.get(), &address), 0);
+    socket = {};
+    start_at("127.0.0.1:" + std::to_string(address.port()), "hosts", 3);
+  }
+  void start_at(const std::string& rendezvous, const std::string& kind, uint32_t world) {
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      ranks_.emplace_back(
+          "rank",
+          std::vector<std::string>{std::to_string(rank), std::to_string(world), rendezvous, kind});
     }
+  }
+  // Sends |command| to all ranks at once; returns all answers.
+  std::vector<std::string> ask_all(const std::string& command) {
+    for (ChildProcess& rank : ranks_) rank.write_line(command);
+    std::vector<std::string> answers;
+    for (ChildProcess& rank : ranks_) answers.push_back(rank.read_line());
+    return answers;
+  }
+  void expect_all(const std::string& command) {
+    EXPECT_EQ(ask_all(command), std::vector<std::string>(ranks_.size(), "KEEL_OK")) << command;
   }
   std::string ask(uint32_t rank, const std::string& command) {
     ranks_[rank].write_line(command);
@@ -259,6 +291,47 @@ TEST_F(ProcessLimits, ARankThatMayOpenNoFileIsNamedToTheOther) {
   EXPECT_SAYS("rank 1 (", first);
   EXPECT_SAYS("RLIMIT_NOFILE", first);
   EXPECT_SAYS("RLIMIT_NOFILE", second);
+}
+
+// ---- hosts ----------------------------------------------------------------------
+
+TEST_F(ProcessLimits, RankThatMayOpenNoConnectionIsNamedToAllHosts) {
+  SKIP_WHERE_CHECKS_OPEN_FILES();
+  start_hosts();
+  expect_all("join");
+  EXPECT_EQ(ask(1, "few files"), "KEEL_OK");
+  const std::vector<std::string> answers = ask_all("all_reduce");
+  for (const std::string& said : answers) EXPECT_SAYS("RLIMIT_NOFILE", said);
+  for (const size_t rank : {0, 2}) {
+    EXPECT_SAYS("KEEL_RANK_FAILED", answers[rank]);
+    EXPECT_SAYS("rank 1 (", answers[rank]);
+  }
+  expect_all("recover");
+  expect_all("destroy");
+}
+
+TEST_F(ProcessLimits, RankThatMayAcceptNoConnectionForATimeDisturbsNobody) {
+  SKIP_WHERE_CHECKS_OPEN_FILES();
+  start_hosts();
+  expect_all("join");
+  EXPECT_EQ(ask(0, "few files"), "KEEL_OK");
+  for (ChildProcess& rank : ranks_) rank.write_line("all_reduce");
+  rlimit limits = {};
+  ASSERT_EQ(prlimit(ranks_[0].pid(), RLIMIT_NOFILE, nullptr, &limits), 0);
+  limits.rlim_cur = std::min<rlim_t>(1024, limits.rlim_max);
+  ASSERT_EQ(prlimit(ranks_[0].pid(), RLIMIT_NOFILE, &limits, nullptr), 0);
+  for (ChildProcess& rank : ranks_) EXPECT_EQ(rank.read_line(), "KEEL_OK");
+}
+
+TEST_F(ProcessLimits, RankThatMayAcceptNoConnectionHoldsNobody) {
+  SKIP_WHERE_CHECKS_OPEN_FILES();
+  start_hosts();
+  expect_all("join");
+  expect_all("timeout");
+  EXPECT_EQ(ask(0, "few files"), "KEEL_OK");
+  for (const std::string& said : ask_all("all_reduce")) EXPECT_SAYS("KEEL_TIMED_OUT", said);
+  expect_all("recover");
+  expect_all("destroy");
 }
 
 }  // namespace
