@@ -9,7 +9,10 @@
 #include <cstring>
 #include <keel/plugin_kit.hpp>
 
+#include "conformance/log_level.h"
+#include "conformance/noted_plugin.h"
 #include "conformance/silent_plugin.h"
+#include "core/validation/call_notes.h"
 
 namespace keel::conformance {
 
@@ -21,7 +24,8 @@ constexpr keel_host kHost = {
     {sizeof(keel_host), KEEL_STRUCT_HOST, nullptr},
     nullptr,
     [](void*, keel_log_level level, const char* text) {
-      if (level >= KEEL_LOG_WARNING) fmt::print(stderr, "plugin: {}\n", text);
+      static const keel_log_level asked = asked_log_level();
+      if (level >= asked && level < KEEL_LOG_OFF) fmt::print(stderr, "plugin: {}\n", text);
     },
     [](void*, const char* text) { t_text = text; },
 };
@@ -38,8 +42,13 @@ const keel_plugin* PluginDevice::query(const std::string& path, std::string* err
   keel_plugin_query_fn function = nullptr;
   std::memcpy(&function, &symbol, sizeof(function));
   const keel_plugin* plugin = nullptr;
-  const keel_status status = function(&kHost, &plugin);
-  if (status == KEEL_OK) return plugin;
+  validation::open_call_notes();
+  keel_status status = KEEL_OK;
+  {
+    const validation::CallNote note(KEEL_PLUGIN_QUERY_SYMBOL);
+    status = function(&kHost, &plugin);
+  }
+  if (status == KEEL_OK) return validation::notes_calls() ? &noted_plugin(*plugin) : plugin;
   *error = fmt::format("{}: query: {}: {}", path, keel_status_name(status), t_text);
   return nullptr;
 }

@@ -23,6 +23,7 @@
 
 #include "base/ipc/file_descriptor.h"
 #include "core/pinned_library.h"
+#include "core/validation/call_notes.h"
 
 namespace keel {
 
@@ -174,7 +175,11 @@ Status query_plugin(void* library, const keel_host* host, const std::string& pat
   keel_plugin_query_fn query = nullptr;
   std::memcpy(&query, &symbol, sizeof(query));
   const keel_plugin* plugin = nullptr;
-  const keel_status code = query(host, &plugin);
+  keel_status code = KEEL_OK;
+  {
+    const validation::CallNote note(KEEL_PLUGIN_QUERY_SYMBOL);
+    code = query(host, &plugin);
+  }
   if (code != KEEL_OK) {
     return failure(code, "plugin {}: query failed with {}: {}", path, status_name(code),
                    take_plugin_text());

@@ -7,7 +7,6 @@
 namespace keel::validation {
 
 Call::~Call() {
-  if (is_noted_) end_call_note();
   for (const std::string& problem : problems_) report_problem(problem);
 }
 

@@ -35,12 +35,7 @@ class Call {
   // |arguments|: the slot's arguments as the caller passed them.
   template <typename... Arguments>
   explicit Call(const char* name, const Arguments&... arguments)
-      : name_(name), is_noted_(notes_calls()) {
-    if (!is_noted_) return;
-    std::string text;
-    ((text += (text.empty() ? "" : ", ") + note_of(arguments)), ...);
-    begin_call_note(fmt::format("{}({})", name, text));
-  }
+      : name_(name), note_(name, arguments...) {}
   ~Call();
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
@@ -110,7 +105,7 @@ class Call {
   void note(std::string text);
 
   const char* const name_;
-  const bool is_noted_;
+  const CallNote note_;
   std::string owner_;
   std::shared_ptr<CheckedDevice> device_;
   keel_status code_ = KEEL_OK;

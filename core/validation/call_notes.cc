@@ -7,9 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
-
-#include "core/plugin_file.h"
 
 namespace keel::validation {
 
@@ -30,7 +29,7 @@ std::byte* line_of_thread() {
 }  // namespace
 
 void open_call_notes() {
-  const char* const path = trusted_environment("KEEL_VALIDATE_CALLS");
+  const char* const path = secure_getenv("KEEL_VALIDATE_CALLS");
   if (path == nullptr || notes_calls()) return;
   const int file = open(path, O_RDWR | O_CLOEXEC);
   if (file < 0) return;

@@ -27,6 +27,7 @@ inline bool notes_calls() {
 void begin_call_note(const std::string& text);
 void end_call_note();
 
+// One argument of a call: a number, an address, "function" or, for other types, "...".
 template <typename Argument>
 std::string note_of(const Argument& argument) {
   if constexpr (std::is_pointer_v<Argument>) {
@@ -41,6 +42,26 @@ std::string note_of(const Argument& argument) {
     return "...";
   }
 }
+
+// Notes one call while alive.
+class CallNote {
+ public:
+  template <typename... Arguments>
+  explicit CallNote(const char* name, const Arguments&... arguments) : is_noted_(notes_calls()) {
+    if (!is_noted_) return;
+    std::string text;
+    ((text += (text.empty() ? "" : ", ") + note_of(arguments)), ...);
+    begin_call_note(fmt::format("{}({})", name, text));
+  }
+  ~CallNote() {
+    if (is_noted_) end_call_note();
+  }
+  CallNote(const CallNote&) = delete;
+  CallNote& operator=(const CallNote&) = delete;
+
+ private:
+  const bool is_noted_;
+};
 
 }  // namespace keel::validation
 

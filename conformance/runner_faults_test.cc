@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the keel program on plugins that die, hang or leave processes outside of a case's own calls,
+// and in one process.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "conformance/testing/conform_run.h"
+
+namespace keel::conformance {
+
+namespace {
+
+// Sets an environment variable for its lifetime.
+class Setting {
+ public:
+  Setting(const char* name, const std::string& value) : name_(name) {
+    setenv(name, value.c_str(), /*overwrite=*/1);
+  }
+  ~Setting() { unsetenv(name_); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+ private:
+  const char* const name_;
+};
+
+// Keeps the address sanitizer from turning a plugin's signal into a report and an exit status.
+void let_signals_through() {
+  const char* const sanitizer = std::getenv("ASAN_OPTIONS");
+  const std::string options = sanitizer == nullptr ? "" : sanitizer + std::string(":");
+  setenv("ASAN_OPTIONS", (options + "handle_segv=0:handle_abort=0").c_str(), 1);
+}
+
+TEST_F(Conform, CrashOfACaseOnTheTablesNamesTheSlot) {
+  let_signals_through();
+  const Setting log("KEEL_LOG", "debug");
+  EXPECT_EQ(run("crash", "--filter core/tables/fresh_thread"), 1) << output_;
+  const Json crashed = find("core/tables/fresh_thread");
+  EXPECT_EQ(crashed.at("outcome"), "crash") << output_;
+  const std::string why = crashed.at("message");
+  EXPECT_NE(why.find("calls in progress:\nstream.create(0x"), std::string::npos) << why;
+  EXPECT_NE(why.find("the case had come to suite_claim_tables.cc:"), std::string::npos) << why;
+  EXPECT_NE(why.find("plugin: faulty_crash: a second stream"), std::string::npos) << why;
+}
+
+}  // namespace
+
+}  // namespace keel::conformance
