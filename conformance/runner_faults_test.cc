@@ -45,6 +45,13 @@ TEST_F(Conform, CrashOfACaseOnTheTablesNamesTheSlot) {
   EXPECT_NE(why.find("plugin: faulty_crash: a second stream"), std::string::npos) << why;
 }
 
+// A pipe that is never empty must not keep the runner from the deadline.
+TEST_F(Conform, HangThatPrintsWithoutEndIsATimeout) {
+  const Setting prints("KEEL_TEST_PRINTS", "1");
+  EXPECT_EQ(run("hang", "--filter async/event/wait_keeps_deadline --timeout 3"), 1) << output_;
+  EXPECT_EQ(outcome("async/event/wait_keeps_deadline"), "timeout") << output_;
+}
+
 }  // namespace
 
 }  // namespace keel::conformance
