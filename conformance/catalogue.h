@@ -20,7 +20,9 @@ struct Context {
   const std::string& id;
 
   keel_device device() const { return environment.device; }
-  bool has(uint64_t bits) const { return (environment.info.capabilities & bits) == bits; }
+  // Returns whether the device claims all of |bits|. Fails a case on the plugin's own tables if the
+  // plugin lacks slots of a claim, which the case would call next.
+  bool has(uint64_t bits) const;
 };
 
 struct Case {

@@ -61,9 +61,10 @@ constexpr ClaimedSlot kSlots[] = {
 
 }  // namespace
 
-bool needs_slots(uint64_t capability) {
-  return std::any_of(std::begin(kSlots), std::end(kSlots),
-                     [&](const ClaimedSlot& slot) { return slot.capability == capability; });
+bool needs_slots(uint64_t capabilities) {
+  return std::any_of(std::begin(kSlots), std::end(kSlots), [&](const ClaimedSlot& slot) {
+    return (slot.capability & capabilities) != 0;
+  });
 }
 
 std::string claims_without_slots(const keel_plugin& plugin, uint64_t capabilities) {

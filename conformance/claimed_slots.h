@@ -10,8 +10,8 @@
 
 namespace keel::conformance {
 
-// Whether |capability|, one bit, needs slots at all.
-bool needs_slots(uint64_t capability);
+// Returns whether any of |capabilities| needs slots.
+bool needs_slots(uint64_t capabilities);
 
 // Returns one sentence for each of |capabilities| whose slots |plugin| lacks, such as
 // "NATIVE_GATE is claimed without stream.gate_open"; empty if all are there.

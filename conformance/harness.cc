@@ -87,13 +87,19 @@ void run_body(const Case& each, const Context& context) {
   t_notes.clear();
   const uint64_t missing = each.capabilities & ~context.environment.info.capabilities;
   if (missing != 0) throw CaseUnsupported("not claimed: " + capability_text(missing));
+  context.has(each.capabilities);  // checks the slots
+  each.body(context);
+}
+
+bool Context::has(uint64_t bits) const {
+  if ((environment.info.capabilities & bits) != bits) return false;
   // Called through a slot that is not there, a body would end the worker without a word.
-  if (each.capabilities != 0 && is_on_tables(each.id)) {
+  if (is_on_tables(id) && needs_slots(bits)) {
     const std::string absent =
-        observe_text(claims_without_slots(context.environment.tables->plugin(), each.capabilities));
+        observe_text(claims_without_slots(environment.tables->plugin(), bits));
     check(absent.empty(), absent);
   }
-  each.body(context);
+  return true;
 }
 
 keel_status poll(const std::function<keel_status()>& query, int64_t wait_ns, Where where) {

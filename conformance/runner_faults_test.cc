@@ -52,6 +52,17 @@ TEST_F(Conform, HangThatPrintsWithoutEndIsATimeout) {
   EXPECT_EQ(outcome("async/event/wait_keeps_deadline"), "timeout") << output_;
 }
 
+TEST_F(Conform, ClaimedSlotThatACaseWouldCallInPassingIsNamed) {
+  ASSERT_EQ(run("absent_fill", "--filter 'core/tables/[fgt]*'"), 1) << output_;
+  for (const char* id : {"core/tables/fresh_thread", "core/tables/given_back/streams"}) {
+    EXPECT_EQ(outcome(id), "fail") << output_;
+    EXPECT_NE(find(id).at("message").get<std::string>().find("FILL is claimed without stream.fill"),
+              std::string::npos)
+        << output_;
+  }
+  EXPECT_EQ(outcome("core/tables/threads/info"), "pass") << output_;
+}
+
 }  // namespace
 
 }  // namespace keel::conformance

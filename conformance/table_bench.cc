@@ -104,14 +104,7 @@ TableBench::TableBench(const Context& context, uint32_t streams, Where where)
                   where),
           "a test table without fail_work, hold and release", where);
   }
-  const keel_stream_table* const slots = &table();
   by_gate_ = has(KEEL_CAPABILITY_NATIVE_GATE);
-  check(!by_gate_ || observe(KEEL_HAS(keel_stream_table, slots, gate_create) &&
-                                 KEEL_HAS(keel_stream_table, slots, gate_destroy) &&
-                                 KEEL_HAS(keel_stream_table, slots, gate_open) &&
-                                 KEEL_HAS(keel_stream_table, slots, stream_wait_gate),
-                             where),
-        "NATIVE_GATE is claimed without the slots of gates", where);
   for (uint32_t i = 0; i < streams; ++i) streams_.emplace_back(context_, where);
   front_ = event();
   if (!can_hold()) busy_ = memory(busy_bytes_ = kBusyBytes);
