@@ -10,6 +10,7 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "conformance/text_file.h"
 
@@ -63,12 +64,13 @@ bool is_below(const std::map<pid_t, Process>& all, pid_t pid, pid_t top) {
 
 }  // namespace
 
-void adopt_leftovers() {
+Leftovers::Leftovers() {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-std::vector<std::string> end_leftovers() {
+std::vector<std::string> Leftovers::end() {
   std::vector<std::string> names;
+  std::set<pid_t> killed;  // a killed process with much memory is there for several rounds
   // A process may start a child during the scan, so scan until no descendant is left. The kill of a
   // parent makes its orphans children of this process.
   constexpr int kMostRounds = 1000;
@@ -79,7 +81,9 @@ std::vector<std::string> end_leftovers() {
       if (!is_below(all, pid, getpid())) continue;
       any = true;
       if (process.state == 'Z') continue;
-      if (kill(pid, SIGKILL) == 0) names.push_back(fmt::format("{} ({})", process.name, pid));
+      if (kill(pid, SIGKILL) == 0 && killed.insert(pid).second) {
+        names.push_back(fmt::format("{} ({})", process.name, pid));
+      }
     }
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
     }

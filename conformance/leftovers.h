@@ -11,10 +11,18 @@ namespace keel::conformance {
 
 // Makes this process the subreaper of all descendants (PR_SET_CHILD_SUBREAPER): from now on an
 // orphaned descendant, even in a separate session, becomes a child of this process.
-void adopt_leftovers();
-// Kills all remaining descendants of this process, including those started meanwhile, and returns
-// the names of the killed processes. Call it only while no worker runs.
-std::vector<std::string> end_leftovers();
+class Leftovers {
+ public:
+  Leftovers();
+  // Kills the descendants on every way out of a run, also on one without a report.
+  ~Leftovers() { end(); }
+  Leftovers(const Leftovers&) = delete;
+  Leftovers& operator=(const Leftovers&) = delete;
+
+  // Kills all remaining descendants of this process, including those started meanwhile, and returns
+  // the names of the killed processes. Call it only while no worker runs.
+  std::vector<std::string> end();
+};
 
 }  // namespace keel::conformance
 

@@ -3,6 +3,8 @@
 // and in one process.
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <string>
 
@@ -31,6 +33,38 @@ void let_signals_through() {
   const char* const sanitizer = std::getenv("ASAN_OPTIONS");
   const std::string options = sanitizer == nullptr ? "" : sanitizer + std::string(":");
   setenv("ASAN_OPTIONS", (options + "handle_segv=0:handle_abort=0").c_str(), 1);
+}
+
+// Whether the process of faulty_leaves_process, which wrote its id to |left|, has ended.
+bool has_ended(const fs::path& left) {
+  const std::string pid = read(left);
+  return !pid.empty() && kill(std::stoi(pid), 0) == -1 && errno == ESRCH;
+}
+
+TEST_F(Conform, ProcessLeftByAFailedLoadHasEndedBeforeTheReport) {
+  const fs::path left = folder_ / "left";
+  const Setting of_left("KEEL_TEST_LEFT", left);
+  const Setting rewritten("KEEL_TEST_REWRITTEN", folder_ / "report.json");
+  const Setting fails("KEEL_TEST_FAILS", "1");
+  EXPECT_EQ(run("leaves_process", ""), 1) << output_;
+  EXPECT_TRUE(has_ended(left)) << "process " << read(left);
+  ASSERT_TRUE(report_.is_object()) << output_;
+  for (const Json& each : report_.at("levels")) EXPECT_EQ(each.at("certified"), false) << each;
+  EXPECT_NE(output_.find("processes that the plugin had left were ended"), std::string::npos)
+      << output_;
+}
+
+TEST_F(Conform, ProcessLeftByARunWithoutAReportHasEnded) {
+  const std::string target = " --plugin '" + plugin("leaves_process") + "' ";
+  const Setting rewritten("KEEL_TEST_REWRITTEN", folder_ / "report.json");
+  for (const std::string command :
+       {"list", "run --here --filter core/device/info", "run --filter 'core/no/such/case'"}) {
+    const fs::path left = folder_ / "left";
+    fs::remove(left);
+    const Setting of_left("KEEL_TEST_LEFT", left);
+    conform(command + target);
+    EXPECT_TRUE(has_ended(left)) << command << ": process " << read(left) << "\n" << output_;
+  }
 }
 
 TEST_F(Conform, CrashOfACaseOnTheTablesNamesTheSlot) {

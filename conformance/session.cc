@@ -247,7 +247,7 @@ int run_session(const SessionOptions& options, Report* out_report) {
     return usage_error(fmt::format("{} cannot be read", options.waivers_file));
   }
 
-  adopt_leftovers();
+  Leftovers leftovers;
   Discovery found = discover(report.settings);
   if (found.usage) return usage_error(found.error);
   Waivers waivers;
@@ -305,18 +305,6 @@ int run_session(const SessionOptions& options, Report* out_report) {
       report.stopped = stopped ? "stopped at the first failure"
                                : fmt::format("out of time after {} s", options.within_seconds);
     }
-    const std::vector<std::string> leftovers = end_leftovers();
-    if (!leftovers.empty()) {
-      report.notes.push_back(fmt::format("processes that the plugin had left were ended: {}",
-                                         fmt::join(leftovers, ", ")));
-    }
-    // Each worker loads the file by its name, and a build may have replaced the file during the
-    // run.
-    std::string sha256_now;
-    if (!sha256_of_file(report.target.path, &sha256_now, &error) ||
-        sha256_now != report.plugin_sha256) {
-      report.stopped = "the plugin file changed during the run";
-    }
     const auto marshalled =
         std::count_if(report.results.begin(), report.results.end(), [](const CaseResult& result) {
           return result.outcome == Outcome::kPass && result.message.starts_with(kMarshalling);
@@ -327,6 +315,17 @@ int run_session(const SessionOptions& options, Report* out_report) {
           "the reference does",
           marshalled));
     }
+  }
+  const std::vector<std::string> ended = leftovers.end();
+  if (!ended.empty()) {
+    report.notes.push_back(
+        fmt::format("processes that the plugin had left were ended: {}", fmt::join(ended, ", ")));
+  }
+  // Each worker loads the file by its name, and a build may have replaced the file during the run.
+  std::string sha256_now;
+  if (!report.plugin_sha256.empty() && (!sha256_of_file(report.target.path, &sha256_now, &error) ||
+                                        sha256_now != report.plugin_sha256)) {
+    report.stopped = "the plugin file changed during the run";
   }
   std::vector<CaseResult> before = report.results;
   apply_waivers(waivers, &report.results, &report.notes);
@@ -359,6 +358,7 @@ int list_session(const SessionOptions& options) {
   Plan plan;
   if (!parse_levels(options.levels, &plan.levels, &error)) return usage_error(error);
   if (!resolve_choice(&settings.choice, &error)) return usage_error(error);
+  const Leftovers leftovers;
   const Discovery found = discover(settings);
   if (!found.error.empty()) {
     usage_error(found.error);

@@ -2,7 +2,7 @@
 // Correct, except that it leaves a process behind, in a session of its own. The process waits for a
 // file that lists certified levels and rewrites the file so that all levels are certified. The
 // environment variable KEEL_TEST_REWRITTEN names the file; the process writes its process id to the
-// file KEEL_TEST_LEFT.
+// file KEEL_TEST_LEFT. With KEEL_TEST_FAILS set, create_instance fails once the process is there.
 #include <unistd.h>
 
 #include <cstdio>
@@ -32,13 +32,21 @@ keel_status create_instance(const keel_instance_settings* settings,
                             keel_plugin_instance** out_instance) {
   const char* const path = std::getenv("KEEL_TEST_REWRITTEN");
   const char* const left = std::getenv("KEEL_TEST_LEFT");
-  if (path != nullptr && left != nullptr && access(left, F_OK) != 0 && fork() == 0) {
-    setsid();
-    if (fork() != 0) _exit(0);
-    for (int descriptor = 0; descriptor < 256; ++descriptor) close(descriptor);
-    std::ofstream(left) << getpid();
-    rewrite(path);
+  int ends[2];  // closed by the process that is left once it has written its id
+  if (path != nullptr && left != nullptr && access(left, F_OK) != 0 && pipe(ends) == 0) {
+    if (fork() == 0) {
+      setsid();
+      if (fork() != 0) _exit(0);
+      std::ofstream(left) << getpid();
+      for (int descriptor = 0; descriptor < 256; ++descriptor) close(descriptor);
+      rewrite(path);
+    }
+    close(ends[1]);
+    char nothing = 0;
+    (void)!read(ends[0], &nothing, 1);
+    close(ends[0]);
   }
+  if (std::getenv("KEEL_TEST_FAILS") != nullptr) return KEEL_INTERNAL;
   return keel::faulty::plain_tables().create_instance(settings, out_instance);
 }
 
