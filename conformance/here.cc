@@ -8,12 +8,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 
 #include "conformance/catalogue.h"
 #include "conformance/harness.h"
 #include "conformance/levels.h"
 #include "conformance/session.h"
+#include "conformance/validated_body.h"
 
 namespace keel::conformance {
 
@@ -27,29 +27,31 @@ bool run_case(const Environment& environment, const Case& each) {
     fmt::print("{:<8}{}{}{}\n", outcome, each.id, text.empty() ? "" : ": ", text);
     std::fflush(stdout);
   };
-  try {
-    run_body(each, Context{environment, each.id});
-    tell("pass", take_notes());
-    return false;
-  } catch (const CaseUnsupported& reason) {
-    tell("none", fmt::format("unsupported: {}", reason.what()));
-    return false;
-  } catch (const std::exception& failure) {
-    tell("fail", failure.what());
-    return true;
+  const Ending ending = run_validated(each, Context{environment, each.id});
+  switch (ending.how) {
+    case BodyEnd::kReturned:
+      tell("pass", take_notes());
+      return false;
+    case BodyEnd::kUnsupported:
+      tell("none", "unsupported: " + ending.text);
+      return false;
+    case BodyEnd::kFailed:
+      break;
   }
+  tell("fail", ending.text);
+  return true;
 }
 
 }  // namespace
 
-int run_here(const RunSettings& settings, const std::vector<std::string>& ids) {
+int run_here(const RunSettings& settings, const std::vector<std::string>& ids, bool fail_fast) {
   // Load the plugin by its path, where a debugger looks for symbols.
   setenv("KEEL_PLUGINS_BY_PATH", "1", /*overwrite=*/1);
   auto& environment = *new Environment;  // leaked: plugin threads may still access it
   environment.seed = settings.seed;
   std::string error;
   bool usage = false;
-  const bool on_tables = is_on_tables(ids.front());
+  const bool on_tables = !ids.empty() && is_on_tables(ids.front());
   if (on_tables ? !start_on_tables(settings.choice, settings.path, settings.timeout_seconds,
                                    &environment, &error)
                 : !start_environment(settings.choice, settings.timeout_seconds, &environment,
@@ -60,18 +62,20 @@ int run_here(const RunSettings& settings, const std::vector<std::string>& ids) {
   if (!on_tables) keel_op_forbid_fallback(1);
   const auto& cases = *new std::vector<Case>(make_catalogue(environment));
   const CaseIndex index(cases);
+  uint32_t run = 0;
   uint32_t failed = 0;
   uint32_t others = 0;
   for (const std::string& id : ids) {
     const Case* const found = index.find(id);
     if (is_on_tables(id) != on_tables || found == nullptr) {
       ++others;
-    } else {
+    } else if (!fail_fast || failed == 0) {
+      ++run;
       failed += run_case(environment, *found) ? 1 : 0;
     }
   }
-  fmt::print("{} of {} cases failed; nothing is certified by cases in one process\n", failed,
-             ids.size() - others);
+  fmt::print("{} of {} cases failed; nothing is certified by cases in one process\n", failed, run);
+  if (run + others < ids.size()) fmt::print("stopped at the first failure\n");
   if (others != 0) {
     fmt::print(
         "{} cases {} are left out: a process loads a plugin one way; give them alone by "
@@ -84,7 +88,7 @@ int run_here(const RunSettings& settings, const std::vector<std::string>& ids) {
   } else {
     keel_shutdown();
   }
-  return failed == 0 ? kExitOk : kExitFailed;
+  return run == ids.size() && run != 0 && failed == 0 ? kExitOk : kExitFailed;
 }
 
 int start_debugger(const std::vector<std::string>& arguments) {

@@ -11,10 +11,12 @@
 
 namespace keel::conformance {
 
-// Runs |ids|, prints each outcome and returns the program's exit status. A process loads a plugin
-// once, so either cases through Keel or cases on the tables run: the kind of the first id wins, and
-// the ids of the other kind are listed.
-int run_here(const RunSettings& settings, const std::vector<std::string>& ids);
+// Runs |ids|, with |fail_fast| up to the first failure, prints each outcome and returns the
+// program's exit status: kExitOk if all cases ran and none failed. A process loads a plugin once,
+// so either cases through Keel or cases on the tables run: the kind of the first id wins, and the
+// ids of the other kind are counted. Without ids the plugin is loaded, and no case runs: for a
+// plugin with which no worker starts.
+int run_here(const RunSettings& settings, const std::vector<std::string>& ids, bool fail_fast);
 // Starts gdb on this program with |arguments|, which include --gdb. Returns only on failure.
 int start_debugger(const std::vector<std::string>& arguments);
 

@@ -353,11 +353,9 @@ void SideBySide::run() {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-}  // namespace
-
-Discovery discover(const RunSettings& settings) {
+Discovery ask_for_target(const RunSettings& settings, bool traced) {
   Discovery found;
-  WorkerProcess worker(make_request(settings, {}, Clock::time_point::max(), /*traced=*/false));
+  WorkerProcess worker(make_request(settings, {}, Clock::time_point::max(), traced));
   WorkerAnswer answer;
   const WorkerProcess::Read read = worker.read(case_deadline(settings), &answer);
   if (read != WorkerProcess::Read::kAnswer) {
@@ -381,6 +379,19 @@ Discovery discover(const RunSettings& settings) {
                                                     settings.timeout_seconds);
   // Wait for the worker's shutdown. A crash in it is ignored here: the cases find and attribute it.
   worker.read(case_deadline(settings), &answer);
+  return found;
+}
+
+}  // namespace
+
+Discovery discover(const RunSettings& settings) {
+  Discovery found = ask_for_target(settings, /*traced=*/false);
+  if (found.outcome == Outcome::kFail) return found;
+  // The worker died: a traced one names the call in which it did.
+  Discovery again = ask_for_target(settings, /*traced=*/true);
+  if (again.outcome != Outcome::kFail) return again;
+  found.error +=
+      fmt::format("\nonce more it did not die{}{}", again.error.empty() ? "" : ": ", again.error);
   return found;
 }
 

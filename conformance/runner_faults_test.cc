@@ -67,6 +67,29 @@ TEST_F(Conform, ProcessLeftByARunWithoutAReportHasEnded) {
   }
 }
 
+TEST_F(Conform, CrashWhileLoadingNamesTheSlot) {
+  let_signals_through();
+  for (const std::string call : {"query", "create_instance"}) {
+    const Setting aborts("KEEL_TEST_ABORTS", call);
+    EXPECT_EQ(run("crash", ""), 1) << output_;
+    const Json load = find("null/load");
+    EXPECT_EQ(load.at("outcome"), "crash") << output_;
+    const std::string slot = call == "query" ? "keel_plugin_query_v0()" : "create_instance(";
+    EXPECT_NE(load.at("message").get<std::string>().find("calls in progress:\n" + slot),
+              std::string::npos)
+        << load;
+  }
+}
+
+TEST_F(Conform, CrashWhileLoadingIsInThisProcessWithHere) {
+  let_signals_through();
+  const Setting aborts("KEEL_TEST_ABORTS", "create_instance");
+  constexpr int kSignalled = 128;  // as the shell reports a signal
+  EXPECT_EQ(conform("run --here --plugin '" + plugin("crash") + "'"), kSignalled + SIGABRT)
+      << output_;
+  EXPECT_NE(output_.find("create_instance("), std::string::npos) << output_;
+}
+
 TEST_F(Conform, CrashOfACaseOnTheTablesNamesTheSlot) {
   let_signals_through();
   const Setting log("KEEL_LOG", "debug");
@@ -95,6 +118,51 @@ TEST_F(Conform, ClaimedSlotThatACaseWouldCallInPassingIsNamed) {
         << output_;
   }
   EXPECT_EQ(outcome("core/tables/threads/info"), "pass") << output_;
+}
+
+TEST_F(Conform, HereRefusesOptionsOfAReport) {
+  for (const std::string option :
+       {"--json", "--junit", "--certificate", "--waivers", "--within 9 --filter"}) {
+    EXPECT_EQ(conform("run --here --plugin '" + plugin("none") + "' " + option + " x"), 2);
+    EXPECT_NE(output_.find("--here and --gdb make no report"), std::string::npos)
+        << option << output_;
+  }
+  EXPECT_FALSE(fs::exists("x"));
+}
+
+TEST_F(Conform, HereStopsAtTheFirstFailureIfAsked) {
+  const std::string command = "run --here --plugin '" + plugin("wrong_last_element") +
+                              "' --filter 'ops/add/f32/*' --seed 1";
+  const auto failures = [&] {
+    size_t count = 0;
+    for (size_t at = output_.find("\nfail "); at != std::string::npos;
+         at = output_.find("\nfail ", at + 1)) {
+      ++count;
+    }
+    return count;
+  };
+  EXPECT_EQ(conform(command), 1) << output_;
+  EXPECT_GT(failures(), 1U) << output_;
+  EXPECT_EQ(conform(command + " --fail-fast"), 1) << output_;
+  EXPECT_EQ(failures(), 1U) << output_;
+  EXPECT_NE(output_.find("stopped at the first failure"), std::string::npos) << output_;
+}
+
+TEST_F(Conform, HereFailsCasesOfValidationProblems) {
+  const std::string command = "run --here --plugin '" + plugin("double_notify") +
+                              "' --filter 'multi_device/copy/*/4194305'";
+  EXPECT_EQ(conform(command), 0) << output_;
+  const Setting validate("KEEL_VALIDATE", "1");
+  EXPECT_EQ(conform(command), 1) << output_;
+  EXPECT_NE(output_.find("problems found by the validation layer"), std::string::npos) << output_;
+}
+
+TEST_F(Conform, HereSucceedsOnlyIfEveryCaseHasRun) {
+  const std::string command = "run --here --plugin '" + plugin("none") + "' --filter ";
+  EXPECT_EQ(conform(command + "core/device/info"), 0) << output_;
+  EXPECT_EQ(conform(command + "core/tables/slots/required"), 0) << output_;
+  EXPECT_EQ(conform(command + "'core/[dt]*/[ir]*'"), 1) << output_;
+  EXPECT_NE(output_.find("are left out"), std::string::npos) << output_;
 }
 
 }  // namespace

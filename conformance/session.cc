@@ -238,6 +238,13 @@ int run_session(const SessionOptions& options, Report* out_report) {
     return usage_error(
         "--certificate is for whole levels: leave --filter, --every and --rerun-failed out");
   }
+  if (options.here &&
+      (options.within_seconds != 0 || !options.waivers_file.empty() || !options.json_file.empty() ||
+       !options.junit_file.empty() || !options.certificate_file.empty())) {
+    return usage_error(
+        "--here and --gdb make no report: leave --json, --junit, --certificate, --waivers and "
+        "--within out");
+  }
   for (const std::string& file :
        {options.json_file, options.junit_file, options.certificate_file}) {
     if (!may_write(file, &error)) return usage_error(error);
@@ -250,6 +257,10 @@ int run_session(const SessionOptions& options, Report* out_report) {
   Leftovers leftovers;
   Discovery found = discover(report.settings);
   if (found.usage) return usage_error(found.error);
+  if (options.here && !found.error.empty()) {
+    fmt::print(stderr, "keel conform: a worker did not load the plugin: {}\n", found.error);
+    return run_here(report.settings, {}, options.fail_fast);
+  }
   Waivers waivers;
   const std::string& backend =
       found.error.empty() ? found.found.target.backend : options.settings.choice.backend;
@@ -271,7 +282,7 @@ int run_session(const SessionOptions& options, Report* out_report) {
     bool& emulated = report.settings.choice.emulated;
     emulated = emulated || uses_emulated_libraries(report.target.backend);
     report.settings.path = report.target.path;
-    if (options.here) return run_here(report.settings, plan.ids);
+    if (options.here) return run_here(report.settings, plan.ids, options.fail_fast);
     if (report.settings.jobs == 0) report.settings.jobs = default_jobs(found);
     if (!sha256_of_file(report.target.path, &report.plugin_sha256, &error)) {
       return usage_error(error);

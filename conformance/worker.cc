@@ -9,59 +9,20 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <exception>
 #include <iostream>
 #include <iterator>
-#include <mutex>
 #include <string>
-#include <string_view>
-#include <utility>
 
 #include "conformance/catalogue.h"
-#include "conformance/harness.h"
 #include "conformance/kernel_binaries.h"
 #include "conformance/levels.h"
+#include "conformance/observation.h"
 #include "conformance/protocol.h"
+#include "conformance/validated_body.h"
 
 namespace keel::conformance {
 
 namespace {
-
-// The first problem that the validation layer reported in this process since listen().
-class ProblemLog {
- public:
-  static ProblemLog& get() {
-    static auto& instance = *new ProblemLog;
-    return instance;
-  }
-  // Keeps a level of KEEL_LOG below warnings: a case that is run again shows the same messages.
-  void listen() {
-    keel_set_log(
-        asked_level(),
-        [](void*, keel_log_level, const char* text) { ProblemLog::get().take(text); }, nullptr);
-  }
-  std::string first() {
-    const std::lock_guard lock(mutex_);
-    return std::exchange(first_, {});
-  }
-
- private:
-  static keel_log_level asked_level() {
-    constexpr std::string_view kNames[] = {"trace", "debug", "info"};  // in the levels' order
-    const char* const asked = std::getenv("KEEL_LOG");
-    const auto* const found = std::find(std::begin(kNames), std::end(kNames), asked ? asked : "");
-    if (found == std::end(kNames)) return KEEL_LOG_WARNING;
-    return static_cast<keel_log_level>(KEEL_LOG_TRACE + (found - std::begin(kNames)));
-  }
-  void take(const char* text) {
-    std::cerr << std::string("keel: ") + text + "\n";
-    const std::lock_guard lock(mutex_);
-    if (first_.empty() && std::string_view(text).starts_with("validation: ")) first_ = text;
-  }
-  std::mutex mutex_;
-  std::string first_;
-};
 
 // The worker's side of observations.
 class Witness : public Observer {
@@ -75,34 +36,6 @@ class Witness : public Observer {
  private:
   PacketWriter& writer_;
 };
-
-// How a body ended, with the reason.
-struct Ending {
-  BodyEnd how = BodyEnd::kReturned;
-  std::string text;
-};
-
-// Under KEEL_VALIDATE=1 a case passes only if the validation layer reports no problem.
-Ending run_validated(const Case& each, const Context& context) {
-  uint64_t before = 0;
-  keel_validation_count(&before);
-  Ending ending;
-  try {
-    run_body(each, context);
-  } catch (const CaseUnsupported& reason) {
-    ending = {BodyEnd::kUnsupported, reason.what()};
-  } catch (const CaseFailure& failure) {
-    ending = {BodyEnd::kFailed, failure.what()};
-  } catch (const std::exception& error) {
-    ending = {BodyEnd::kFailed, error.what()};
-  }
-  uint64_t after = 0;
-  keel_validation_count(&after);
-  if (after == before) return ending;
-  return {BodyEnd::kFailed,
-          fmt::format("{}{}problems found by the validation layer: {}; the first: {}", ending.text,
-                      ending.text.empty() ? "" : "\n", after - before, ProblemLog::get().first())};
-}
 
 // Runs the cases that |request| names, in order, while time is left.
 void run(const Environment& environment, const std::vector<Case>& cases,
@@ -165,8 +98,6 @@ int worker_main() {
     writer.write(error_text(error, usage));
     return 1;
   }
-  const char* validate = on_tables ? nullptr : std::getenv("KEEL_VALIDATE");
-  if (validate != nullptr && std::string_view(validate) == "1") ProblemLog::get().listen();
   if (!on_tables) keel_op_forbid_fallback(1);  // the CPU's kernels are not under test
   if (request.cases.empty()) {
     writer.write(target_text(found_by(environment)));
