@@ -163,6 +163,14 @@ TEST_F(KunlunTest, AHangThatCannotBeAbortedLosesTheDevices) {
   expect_hang_loses_devices(devices);
 }
 
+// The ranks go on without the abort, and never destroy the context.
+TEST_F(KunlunTest, AnAbortThatHangsLosesTheDevices) {
+  const OwnSdk sdk("devices=2 memory_mib=64 faults=1/stall:ccl@1");
+  setenv("KEEL_EMULATED_BKCL", "abort_hangs=1", 1);
+  const std::vector<keel_device> devices = load_kunlun(sdk);
+  expect_hang_loses_devices(devices);
+}
+
 TEST_F(KunlunTest, AnAbortEndsAllRanks) {
   const OwnSdk sdk("devices=3 memory_mib=64 faults=1/stall:ccl@1");
   const std::vector<keel_device> devices = load_kunlun(sdk);

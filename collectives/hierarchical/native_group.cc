@@ -79,10 +79,14 @@ class AsyncCommInit {
     if (failures.failed()) return failures.status();
     return failure(KEEL_TIMED_OUT, "{}: {} does not return", device_->name(), name_);
   }
-  // After a failed await(), or instead of await(): whether the call returns within |timeout_ns|.
-  bool ends(int64_t timeout_ns) {
+  // After a failed await(), or instead of await(): whether the call returns by |deadline|, with
+  // |*out_status| then, unless NULL.
+  bool ends(const Deadline& deadline, Status* out_status = nullptr) {
     std::unique_lock lock(mutex_);
-    return over_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] { return is_over_; });
+    const std::chrono::nanoseconds limit(deadline.remaining_ns());
+    if (!over_.wait_for(lock, limit, [&] { return is_over_; })) return false;
+    if (out_status != nullptr) *out_status = status_;
+    return true;
   }
 
  private:
@@ -174,21 +178,34 @@ Status NativeGroup::split(std::span<const uint32_t> members, uint32_t index, Str
     return {};
   }
   if (made.ok() || made.code() == KEEL_UNSUPPORTED || !splitting) return made;
-  // A call blocked in the library returns after an abort, or never; the abort itself may hang too.
-  constexpr int64_t kAbortLimitNs = 5'000'000'000;
+  abort([&](const Deadline& limit) { return splitting->ends(limit); });
+  return made;
+}
+
+void NativeGroup::abort(const std::function<bool(const Deadline& limit)>& ends) {
+  is_stuck_ = true;  // unless the work ends and the call returns
+  const keel_ccl_table* table = device_->ccl_table();
+  Status aborted;
   std::shared_ptr<AsyncCommInit> aborting;
   if (KEEL_HAS(keel_ccl_table, table, abort)) {
-    const auto abort = [table, whole = native_](keel_plugin_comm**) { return table->abort(whole); };
-    is_stuck_ = !AsyncCommInit::start(device_, "ccl.abort", abort, &aborting).ok();
+    aborted = AsyncCommInit::start(
+        device_, "ccl.abort",
+        [table, native = native_](keel_plugin_comm**) { return table->abort(native); }, &aborting);
   }
-  is_stuck_ = is_stuck_ || !splitting->ends(kAbortLimitNs);
-  is_stuck_ = is_stuck_ || (aborting && !aborting->ends(kAbortLimitNs));
-  return made;
+  const bool has_begun = aborted.ok();
+  // Aborted work ends within milliseconds, or never.
+  constexpr int64_t kAbortLimitNs = 5'000'000'000;
+  const Deadline limit = Deadline::after(kAbortLimitNs);
+  const bool has_ended = ends(limit);
+  const bool has_returned = has_begun && (!aborting || aborting->ends(limit, &aborted));
+  if (!aborted.ok()) log(KEEL_LOG_ERROR, "{}", aborted.text());
+  is_stuck_ = !has_ended || !has_returned;
 }
 
 NativeGroup::~NativeGroup() {
   if (is_stuck_) {
-    log(KEEL_LOG_ERROR, "{}: a native communicator is left behind, its library does not return",
+    log(KEEL_LOG_ERROR,
+        "{}: a native communicator is left behind, its library does not end its work",
         device_->name());
   } else {
     device_->ccl_table()->destroy(native_);
@@ -272,14 +289,10 @@ Status NativeGroup::async_error() const {
 void NativeGroup::give_up(const Ref<EventRecord>& record) {
   const auto is_over = [&] { return record && record->state() == EventRecord::State::kDone; };
   if (is_over()) return;
-  const keel_ccl_table* table = device_->ccl_table();
-  if (KEEL_HAS(keel_ccl_table, table, abort)) {
-    const Status aborted = device_->check(table->abort(native_), "ccl.abort");
-    if (!aborted.ok()) log(KEEL_LOG_ERROR, "{}", aborted.text());
-  }
-  // Aborted work ends within milliseconds, or never.
-  constexpr int64_t kAbortLimitNs = 5'000'000'000;
-  if (record) (void)record->wait(Deadline::after(kAbortLimitNs));
+  abort([&](const Deadline& limit) {
+    if (record) (void)record->wait(limit);
+    return is_over();
+  });
   if (is_over()) return;
   log(KEEL_LOG_ERROR, "{}: a native operation that was given up does not end, the device is lost",
       device_->name());

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -88,13 +89,18 @@ class NativeGroup {
                WaitContext& wait_context);
   // The asynchronous error that the library reports.
   Status async_error() const;
-  // Aborts running work up to |record| and waits at most 5 s. If the work does not end, or without
-  // a record, marks the device as lost.
+  // Aborts the native communicator, if its library can, and waits at most 5 s for the abort to
+  // return and for the aborted work: |ends| returns whether the work ends by |limit|. Then
+  // is_stuck_ is up to date.
+  void abort(const std::function<bool(const Deadline& limit)>& ends);
+  // Aborts running work up to |record|. If the work does not end, or without a record, marks the
+  // device as lost.
   void give_up(const Ref<EventRecord>& record);
 
   const Ref<Device> device_;
   keel_plugin_comm* const native_;
-  bool is_stuck_ = false;  // a thread is blocked forever in a call of the library
+  // A call of the library, or its work, never ends: the communicator must not be destroyed.
+  bool is_stuck_ = false;
   const StreamLease stream_;
   const uint32_t index_;
   const uint32_t size_;

@@ -2,6 +2,7 @@
 // BKCL's functions.
 #include <bkcl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <exception>
@@ -250,7 +251,9 @@ BKCLResult_t bkcl_destroy_context(BKCLContext_t ctx) {
 BKCLResult_t bkcl_comm_abort(BKCLContext_t ctx) {
   constexpr const char* kName = "bkcl_comm_abort";
   return guard(kName, [&] {
-    Library::get().take(kName, ctx)->member->abort();
+    const std::shared_ptr<Rank> rank = Library::get().take(kName, ctx);
+    while (Library::get().settings().abort_hangs) pause();
+    rank->member->abort();
     return BKCL_SUCCESS;
   });
 }

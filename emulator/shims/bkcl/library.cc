@@ -16,12 +16,15 @@ namespace keel::emulator::bkcl {
 Status read_settings(std::string_view text, Settings* out_settings) {
   SettingValues values;
   Settings settings;
+  uint64_t abort_hangs = 0;
   Status status = split_settings(text, &values);
   if (status.ok()) status = take_number(&values, "stuck", 0, UINT64_MAX, &settings.stuck);
+  if (status.ok()) status = take_number(&values, "abort_hangs", 0, 1, &abort_hangs);
   if (!status.ok()) return status;
   if (!values.empty()) {
     return {Code::kInvalidArgument, fmt::format("'{:.64}' is not known", values.begin()->first)};
   }
+  settings.abort_hangs = abort_hangs != 0;
   *out_settings = settings;
   return {};
 }

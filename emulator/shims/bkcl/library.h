@@ -22,7 +22,8 @@ namespace keel::emulator::bkcl {
 
 // The configuration of the shim. See docs/emulator.md.
 struct Settings {
-  uint64_t stuck = 0;  // number of the call whose work never ends; 0: none
+  uint64_t stuck = 0;        // number of the call whose work never ends; 0: none
+  bool abort_hangs = false;  // bkcl_comm_abort never returns, and ends no work
 };
 // Parses KEEL_EMULATED_BKCL.
 Status read_settings(std::string_view text, Settings* out_settings);
@@ -47,6 +48,7 @@ class Library {
   // Return the chip of the calling thread's current device, and a stream of that device.
   Status chip(std::shared_ptr<Device>* out_chip) const;
   Status stream(XPUStream handle, std::shared_ptr<Stream>* out_stream) const;
+  const Settings& settings() const { return settings_; }
   // Counts a call; returns whether its work never ends.
   bool is_stuck() { return ++calls_ == settings_.stuck; }
 
