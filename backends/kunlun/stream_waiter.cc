@@ -37,8 +37,8 @@ bool StreamWaiter::query(uint64_t number, int* out_result) {
 }
 
 bool StreamWaiter::wait(uint64_t number, int64_t timeout_ns, int* out_result) {
-  // A deadline that the clock can hold.
-  constexpr int64_t kLongestNs = int64_t{24} * 3600 * 1'000'000'000;
+  // A century, as in core: the sum of the clock and INT64_MAX would overflow.
+  constexpr int64_t kLongestNs = int64_t{100} * 365 * 24 * 3600 * 1'000'000'000;
   const std::chrono::nanoseconds timeout(std::min(timeout_ns, kLongestNs));
   std::unique_lock lock(mutex_);
   request(number);
