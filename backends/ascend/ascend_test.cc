@@ -329,6 +329,15 @@ TEST_F(AscendTest, ReductionsAreAskedForByDtype) {
   EXPECT_FALSE(can(KEEL_ALL_REDUCE, KEEL_FLOAT32, KEEL_AVG));
   EXPECT_FALSE(can(KEEL_ALL_REDUCE, KEEL_FLOAT32, KEEL_PREMUL_SUM));
   EXPECT_FALSE(can(KEEL_ALL_REDUCE, KEEL_INT64, KEEL_SUM));
+  for (const keel_collective collective : {KEEL_ALL_REDUCE, KEEL_REDUCE, KEEL_REDUCE_SCATTER}) {
+    for (const keel_dtype dtype : {KEEL_INT8, KEEL_INT32, KEEL_FLOAT16, KEEL_FLOAT32}) {
+      EXPECT_TRUE(can(collective, dtype, KEEL_PROD)) << dtype;
+    }
+    for (const keel_dtype dtype : {KEEL_INT16, KEEL_BFLOAT16}) {
+      EXPECT_TRUE(can(collective, dtype, KEEL_MAX)) << dtype;
+      EXPECT_FALSE(can(collective, dtype, KEEL_PROD)) << dtype;
+    }
+  }
   EXPECT_TRUE(can(KEEL_ALL_GATHER, KEEL_INT64, KEEL_SUM));
   EXPECT_FALSE(can(KEEL_ALL_GATHER, KEEL_FLOAT8_E5M2, KEEL_SUM));
   EXPECT_EQ(plugin().ccl->abort, nullptr);

@@ -70,15 +70,19 @@ bool translate(keel_reduction reduction, HcclReduceOp* out_op) {
   }
 }
 
-bool is_reduced(keel_dtype dtype) {
+// HCCL's documents exclude products of int16 and bfloat16.
+bool can_reduce(keel_dtype dtype, keel_reduction reduction) {
+  HcclReduceOp op = HCCL_REDUCE_RESERVED;
+  if (!translate(reduction, &op)) return false;
   switch (dtype) {
     case KEEL_INT8:
-    case KEEL_INT16:
     case KEEL_INT32:
     case KEEL_FLOAT16:
-    case KEEL_BFLOAT16:
     case KEEL_FLOAT32:
       return true;
+    case KEEL_INT16:
+    case KEEL_BFLOAT16:
+      return op != HCCL_REDUCE_PROD;
     default:
       return false;
   }
@@ -93,13 +97,12 @@ bool is_message(const keel_ccl_call& call) {
 bool can_run(const Sdk& sdk, keel_collective collective, keel_dtype dtype,
              keel_reduction reduction) {
   HcclDataType type = HCCL_DATA_TYPE_RESERVED;
-  HcclReduceOp op = HCCL_REDUCE_RESERVED;
   if (!sdk.no_collectives().empty() || !translate(dtype, &type)) return false;
   switch (collective) {
     case KEEL_ALL_REDUCE:
     case KEEL_REDUCE:
     case KEEL_REDUCE_SCATTER:
-      return is_reduced(dtype) && translate(reduction, &op);
+      return can_reduce(dtype, reduction);
     case KEEL_BROADCAST:
     case KEEL_ALL_GATHER:
       return true;

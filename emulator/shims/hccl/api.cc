@@ -19,10 +19,12 @@
 namespace keel::emulator::hccl {
 namespace {
 
-// Reductions exist for fewer types than moves of data.
+// Reductions exist for fewer types than moves of data, and products for fewer than sums.
+constexpr ccl::TypeSet kMultipliedTypes = ccl::bit(ccl::Type::kInt8) | ccl::bit(ccl::Type::kInt32) |
+                                          ccl::bit(ccl::Type::kFloat16) |
+                                          ccl::bit(ccl::Type::kFloat32);
 constexpr ccl::TypeSet kReducedTypes =
-    ccl::bit(ccl::Type::kInt8) | ccl::bit(ccl::Type::kInt16) | ccl::bit(ccl::Type::kInt32) |
-    ccl::bit(ccl::Type::kFloat16) | ccl::bit(ccl::Type::kFloat32) | ccl::bit(ccl::Type::kBfloat16);
+    kMultipliedTypes | ccl::bit(ccl::Type::kInt16) | ccl::bit(ccl::Type::kBfloat16);
 
 // The runtime shim, owner of the chips and streams.
 struct Runtime {
@@ -146,7 +148,9 @@ HcclResult make_call(ccl::Collective collective, const Arguments& arguments, uin
   if (!translate(arguments.type, &call.type)) return HCCL_E_NOT_SUPPORT;
   if (ccl::reduces(collective)) {
     if (!translate(arguments.op, &call.reduction)) return HCCL_E_NOT_SUPPORT;
-    if ((kReducedTypes & ccl::bit(call.type)) == 0) return HCCL_E_NOT_SUPPORT;
+    const bool multiplies = call.reduction == ccl::Reduction::kProduct;
+    const ccl::TypeSet types = multiplies ? kMultipliedTypes : kReducedTypes;
+    if ((types & ccl::bit(call.type)) == 0) return HCCL_E_NOT_SUPPORT;
   }
   if (arguments.root >= world) return HCCL_E_PARA;
   if (arguments.count != 0 && arguments.send == nullptr && arguments.receive == nullptr) {
