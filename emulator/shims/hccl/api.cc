@@ -46,6 +46,7 @@ struct Runtime {
 struct Rank {
   uint32_t world;
   std::unique_ptr<ccl::Communicator> member;
+  std::shared_ptr<Completion> last;  // behind the latest operation, if there is one
 };
 
 // Communicators that exist.
@@ -163,16 +164,25 @@ HcclResult make_call(ccl::Collective collective, const Arguments& arguments, uin
   return HCCL_SUCCESS;
 }
 
+HcclResult enqueue(const char* name, Rank& rank, const std::vector<ccl::Call>& calls,
+                   aclrtStream handle) {
+  Stream* stream = nullptr;
+  if (Runtime::get().stream(name, handle, &stream) != ACL_SUCCESS) return HCCL_E_RUNTIME;
+  Status status = rank.member->run(*stream, calls);
+  if (!status.ok()) return result_of(status);
+  auto last = std::make_shared<Completion>();
+  status = stream->record(last);
+  if (status.ok()) rank.last = std::move(last);
+  return result_of(status);
+}
+
 HcclResult run(const char* name, ccl::Collective collective, const Arguments& arguments,
                HcclComm comm, aclrtStream handle) noexcept {
   return answer([&] {
-    const Rank& rank = rank_of(name, comm);
+    Rank& rank = rank_of(name, comm);
     std::vector<ccl::Call> calls(1);
     const HcclResult made = make_call(collective, arguments, rank.world, calls.data());
-    if (made != HCCL_SUCCESS) return made;
-    Stream* stream = nullptr;
-    if (Runtime::get().stream(name, handle, &stream) != ACL_SUCCESS) return HCCL_E_RUNTIME;
-    return result_of(rank.member->run(*stream, calls));
+    return made == HCCL_SUCCESS ? enqueue(name, rank, calls, handle) : made;
   });
 }
 
@@ -182,8 +192,8 @@ HcclResult run(const char* name, ccl::Collective collective, const Arguments& ar
 using namespace keel::emulator::hccl;  // NOLINT: the functions below are C functions
 using keel::emulator::Device;
 using keel::emulator::Status;
-using keel::emulator::Stream;
 using keel::emulator::Time;
+using keel::emulator::undefined;
 using keel::emulator::ccl::Collective;
 namespace ccl = keel::emulator::ccl;
 
@@ -239,7 +249,7 @@ HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, u
     if (Runtime::get().chip(&chip) != ACL_SUCCESS) return HCCL_E_RUNTIME;
     ccl::Traits traits(ccl::kAllTypes);
     traits.streams_outlive_failures = true;
-    auto made = std::make_unique<Rank>(Rank{nRanks, nullptr});
+    auto made = std::make_unique<Rank>(Rank{nRanks, nullptr, nullptr});
     const Status status = ccl::Communicator::create(id, std::move(chip), rank, nRanks, Time::max(),
                                                     traits, &made->member);
     if (!status.ok()) return result_of(status);
@@ -254,6 +264,9 @@ HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, u
 HcclResult HcclCommDestroy(HcclComm comm) {
   return answer([&] {
     const std::unique_ptr<Rank> rank(&rank_of("HcclCommDestroy", comm));
+    if (rank->last != nullptr && !rank->last->is_done()) {
+      undefined("HcclCommDestroy", "an operation of the communicator is still running");
+    }
     Ranks& ranks = Ranks::get();
     const std::lock_guard lock(ranks.mutex);
     ranks.handles.erase(comm);
@@ -304,7 +317,7 @@ HcclResult HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, H
                              aclrtStream stream) {
   return answer([&] {
     if (sendRecvInfo == nullptr || itemNum == 0) return HCCL_E_PTR;
-    const Rank& rank = rank_of("HcclBatchSendRecv", comm);
+    Rank& rank = rank_of("HcclBatchSendRecv", comm);
     std::vector<ccl::Call> calls(itemNum);
     for (uint32_t i = 0; i < itemNum; ++i) {
       const HcclSendRecvItem& item = sendRecvInfo[i];
@@ -320,11 +333,7 @@ HcclResult HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, H
                                         rank.world, &calls[i]);
       if (made != HCCL_SUCCESS) return made;
     }
-    Stream* each = nullptr;
-    if (Runtime::get().stream("HcclBatchSendRecv", stream, &each) != ACL_SUCCESS) {
-      return HCCL_E_RUNTIME;
-    }
-    return result_of(rank.member->run(*each, calls));
+    return enqueue("HcclBatchSendRecv", rank, calls, stream);
   });
 }
 
