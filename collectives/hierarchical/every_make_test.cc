@@ -10,9 +10,12 @@
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ipc/socket.h"
@@ -126,28 +129,54 @@ TEST_F(EveryMakeTest, AnyInterleavingHoldsTheSameBits) {
   }
 }
 
-TEST_F(EveryMakeTest, AnUrgentSumBesideALargeOne) {
+// The large sum cannot end before the urgent one, since one rank calls it afterwards. Each rank in
+// turn, so that the large sum is under way in each island without one of its ranks.
+TEST_F(EveryMakeTest, AnUrgentSumPassesALargeOne) {
+  constexpr uint64_t kLarge = 200'000;
+  constexpr uint64_t kUrgent = 6000;  // too large to travel in an operation descriptor
   make_ranks(all_);
   std::vector<keel_comm> urgent(world());
   std::vector<keel_stream> streams(world());
-  auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
-  options.timeout_ns = kTestTimeout;
-  options.priority = KEEL_COMM_URGENT;
-  ASSERT_KEEL_OK(keel_comm_init_all(devices_.data(), world(), &options, urgent.data()));
-  enqueue(500'000);
   std::vector<void*> memory(world());
+  std::vector<void*> sums(world());
+  keel_comm_options given = options();
+  given.priority = KEEL_COMM_URGENT;
+  ASSERT_KEEL_OK(keel_comm_init_all(devices_.data(), world(), &given, urgent.data()));
   for (uint32_t rank = 0; rank < world(); ++rank) {
     ASSERT_KEEL_OK(keel_stream_create(devices_[rank], 0, &streams[rank]));
-    memory[rank] = alloc_filled(devices_[rank], std::vector<uint32_t>(64, rank));
-    ASSERT_KEEL_OK(keel_all_reduce(urgent[rank], memory[rank], memory[rank], 64, KEEL_INT32,
-                                   KEEL_SUM, streams[rank]));
+    memory[rank] = alloc_filled(devices_[rank], std::vector<uint32_t>(kUrgent, rank));
+    sums[rank] = alloc(devices_[rank], kUrgent * sizeof(uint32_t));
+  }
+  std::vector<uint32_t> others(world() - 1);
+  std::iota(others.begin(), others.end(), 1);
+  for (uint32_t late = 0; late < world(); ++late) {
+    SCOPED_TRACE(late);
+    enqueue(kLarge);
+    enqueue(others, kLarge);
+    for (uint32_t rank = 0; rank < world(); ++rank) {
+      ASSERT_KEEL_OK(keel_all_reduce(urgent[rank], memory[rank], sums[rank], kUrgent, KEEL_INT32,
+                                     KEEL_SUM, streams[rank]));
+    }
+    for (keel_stream stream : streams) {
+      ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
+    }
+    for (const uint32_t rank : others) {
+      EXPECT_EQ(keel_stream_query(streams_[rank]), KEEL_NOT_READY) << "rank " << rank;
+    }
+    enqueue({late}, kLarge);
+    for (keel_stream stream : streams_) {
+      ASSERT_KEEL_OK(keel_stream_synchronize(stream, kTestTimeout));
+    }
+    if (late < others.size()) others[late] = late;
   }
   for (uint32_t rank = 0; rank < world(); ++rank) {
-    ASSERT_KEEL_OK(keel_stream_synchronize(streams[rank], kTestTimeout));
-    EXPECT_EQ(read(devices_[rank], memory[rank], 64),
-              std::vector<uint32_t>(64, world() * (world() - 1) / 2));
-    EXPECT_KEEL_OK(keel_stream_synchronize(streams_[rank], kTestTimeout));
+    EXPECT_EQ(read(devices_[rank], sums[rank], kUrgent),
+              std::vector<uint32_t>(kUrgent, world() * (world() - 1) / 2));
+    auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
+    EXPECT_KEEL_OK(keel_comm_stats_get(urgent[rank], &stats));
+    EXPECT_EQ(stats.native_operations, world()) << "rank " << rank;
     EXPECT_KEEL_OK(keel_free(devices_[rank], memory[rank]));
+    EXPECT_KEEL_OK(keel_free(devices_[rank], sums[rank]));
     EXPECT_KEEL_OK(keel_comm_destroy(urgent[rank]));
     EXPECT_KEEL_OK(keel_stream_destroy(streams[rank]));
   }
@@ -173,6 +202,8 @@ class ProcessRank {
   keel_status obey(const std::string& command) {
     if (command == "join") return keel_comm_init_env(device_, nullptr, &comm_);
     if (command == "everything") return run_everything();
+    if (command == "dtypes") return run_dtypes();
+    if (command == "bits") return say_bits();
     if (command == "all_reduce") {
       return keel_all_reduce(comm_, data_, data_, kCount, KEEL_FLOAT32, KEEL_MAX, stream_);
     }
@@ -203,6 +234,57 @@ class ProcessRank {
     auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
     keel_comm_stats_get(comm_, &stats);
     say("problems:" + problems + (stats.native_operations != 0 ? " native" : ""));
+    return KEEL_OK;
+  }
+
+  // Says the reductions that are wrong.
+  keel_status run_dtypes() {
+    std::string problems;
+    for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
+      for (keel_reduction reduction = 0; reduction < KEEL_REDUCTION_COUNT; ++reduction) {
+        Case scenario;
+        scenario.operation = Operation::kAllReduce;
+        scenario.world = world_;
+        scenario.dtype = dtype;
+        scenario.reduction = reduction;
+        scenario.count = 4000 + dtype;
+        const std::string problem =
+            run_case(Reference(scenario, rank_), rank_, device_, comm_, stream_);
+        if (!problem.empty()) problems += " " + scenario.describe() + ": " + problem;
+      }
+    }
+    say("problems:" + problems);
+    return KEEL_OK;
+  }
+
+  // Sums floats that round, and says the bits of all results, hashed.
+  keel_status say_bits() {
+    constexpr struct {
+      keel_dtype dtype;
+      uint32_t varied;  // bits of the significand
+      uint32_t fixed;
+    } kFloats[] = {{KEEL_FLOAT32, 0x007fffff, 0x3f800000},
+                   {KEEL_FLOAT16, 0x03ff03ff, 0x3c003c00},
+                   {KEEL_BFLOAT16, 0x007f007f, 0x3f803f80}};
+    constexpr uint64_t kBytes = kCount * sizeof(uint32_t);
+    std::string bits;
+    for (const auto& [dtype, varied, fixed] : kFloats) {
+      std::vector<uint32_t> words = pattern(kCount, rank_);
+      for (uint32_t& word : words) word = (word & varied) | fixed;
+      const uint64_t count = dtype == KEEL_FLOAT32 ? kCount : 2 * kCount;
+      keel_status status = keel_copy(stream_, device_, data_, KEEL_HOST, words.data(), kBytes);
+      if (status == KEEL_OK) {
+        status = keel_all_reduce(comm_, data_, data_, count, dtype, KEEL_SUM, stream_);
+      }
+      if (status == KEEL_OK) {
+        status = keel_copy(stream_, KEEL_HOST, words.data(), device_, data_, kBytes);
+      }
+      if (status == KEEL_OK) status = keel_stream_synchronize(stream_, KEEL_TIMEOUT_DEFAULT);
+      if (status != KEEL_OK) return status;
+      const std::string_view bytes(reinterpret_cast<const char*>(words.data()), kBytes);
+      bits += " " + std::to_string(std::hash<std::string_view>()(bytes));
+    }
+    say("bits:" + bits);
     return KEEL_OK;
   }
 
@@ -308,6 +390,25 @@ TEST(EveryMakeProcessesTest, EveryCollective) {
   for (size_t rank = 0; rank < job.size(); ++rank) {
     const std::string said = job[rank].read_line();
     EXPECT_EQ(said, "problems: native") << "rank " << rank;
+    EXPECT_EQ(job[rank].read_line(), "KEEL_OK");
+  }
+  job.end();
+}
+
+// Each rank holds the same bits, whatever rounds.
+TEST(EveryMakeProcessesTest, EveryDtypeAndReduction) {
+  Job job(devices_of_all());
+  job.tell("dtypes");
+  for (size_t rank = 0; rank < job.size(); ++rank) {
+    EXPECT_EQ(job[rank].read_line(), "problems:") << "rank " << rank;
+    EXPECT_EQ(job[rank].read_line(), "KEEL_OK");
+  }
+  job.tell("bits");
+  const std::string first = job[0].read_line();
+  EXPECT_SAYS("bits: ", first);
+  EXPECT_EQ(job[0].read_line(), "KEEL_OK");
+  for (size_t rank = 1; rank < job.size(); ++rank) {
+    EXPECT_EQ(job[rank].read_line(), first) << "rank " << rank;
     EXPECT_EQ(job[rank].read_line(), "KEEL_OK");
   }
   job.end();
