@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -249,6 +250,51 @@ TEST(CliTopo, FileOfHwlocThatCannotBeReadIsNamed) {
   EXPECT_EQ(synthetic.exit_code, 1);
   EXPECT_TRUE(contains(synthetic.error, "HWLOC_SYNTHETIC")) << synthetic.error;
   EXPECT_FALSE(contains(synthetic.error, "--synthetic")) << synthetic.error;
+}
+
+// ---- perf --------------------------------------------------------------------------
+
+// The libraries of several vendors in one communicator: in one process, and with one for each rank.
+TEST(CliPerf, EmulatedMakesAreIslandsOfTheirLibraries) {
+  const auto lib = std::filesystem::path(std::getenv("KEEL_PLUGIN_PATH")) / "..";
+  std::string backends = "cpu";
+  std::string devices = "cpu:0";
+  std::vector<std::string> libraries;
+  std::vector<std::string> environment;
+  const struct {
+    const char* plugin;
+    const char* library;
+    const char* settings;
+  } kMakes[] = {{"cuda", "NCCL", "CUDA"}, {"ascend", "HCCL", "ASCEND"}, {"kunlun", "BKCL", "XRE"}};
+  for (const auto& [plugin, library, settings] : kMakes) {
+    if (!std::filesystem::exists(lib / "emulated" / plugin) ||
+        !std::filesystem::exists(lib / "plugins" / (std::string("libkeel_") + plugin + ".so"))) {
+      continue;
+    }
+    backends += std::string(",") + plugin;
+    devices += std::string(",") + plugin + ":0," + plugin + ":1";
+    libraries.emplace_back(library);
+    environment.push_back(std::string("KEEL_EMULATED_") + settings + "=devices=2 memory_mib=64");
+  }
+  if (libraries.size() < 2) GTEST_SKIP() << "this build has no emulated libraries of two vendors";
+  environment.push_back("KEEL_BACKENDS=" + backends);
+  const auto ranks = std::to_string(1 + 2 * libraries.size());
+  const std::string picture = ::testing::TempDir() + "makes" + std::to_string(getpid()) + ".svg";
+  for (const char* const processes : {"1", ranks.c_str()}) {
+    const Result result =
+        keel({"perf", "all_reduce", "--emulated", "--devices", devices, "--procs", processes, "-b",
+              "64K", "-e", "64K", "-n", "1", "-w", "0", "--explain", "--svg", picture},
+             environment);
+    ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
+    std::stringstream drawn;
+    drawn << std::ifstream(picture).rdbuf();
+    std::filesystem::remove(picture);
+    for (const std::string& library : libraries) {
+      EXPECT_TRUE(contains(result.out, R"("library": ")" + library)) << result.out;
+      EXPECT_TRUE(contains(drawn.str(), library)) << drawn.str();
+    }
+    EXPECT_TRUE(contains(drawn.str(), "all_reduce of 65536 bytes")) << drawn.str();
+  }
 }
 
 // ---- output files ------------------------------------------------------------------
