@@ -64,12 +64,16 @@ HostMemory::Result HostMemory::remove(void* pointer) {
   return free(Kind::kRegistered, pointer);
 }
 
-HostMemory::Result HostMemory::find(const void* pointer) const {
+HostMemory::Result HostMemory::find(const void* pointer, uint64_t size) const {
+  const Address begin = address_of(pointer);
   const std::lock_guard lock(mutex_);
-  const auto next = blocks_.upper_bound(address_of(pointer));
-  const bool found = next != blocks_.begin() &&
-                     address_of(pointer) - std::prev(next)->first < std::prev(next)->second.size;
-  return found ? Result::kOk : Result::kAbsent;
+  const auto next = blocks_.upper_bound(begin);
+  if (next != blocks_.begin()) {
+    const auto& [at, block] = *std::prev(next);
+    const uint64_t offset = begin - at;
+    if (offset < block.size) return size <= block.size - offset ? Result::kOk : Result::kOverlaps;
+  }
+  return next != blocks_.end() && next->first - begin < size ? Result::kOverlaps : Result::kAbsent;
 }
 
 void HostMemory::introduce(const std::shared_ptr<Device>& chip) {

@@ -29,8 +29,8 @@ class HostMemory {
   // of the memory is a block already.
   Result add(void* pointer, uint64_t size);
   Result remove(void* pointer);
-  // Returns kAbsent if no block contains |pointer|.
-  Result find(const void* pointer) const;
+  // Returns kOk if one block contains the |size| bytes, kAbsent if they touch none, else kOverlaps.
+  Result find(const void* pointer, uint64_t size = 1) const;
 
   // Pins all present and later blocks on a new chip.
   void introduce(const std::shared_ptr<Device>& chip);

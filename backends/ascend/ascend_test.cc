@@ -77,6 +77,29 @@ TEST_F(AscendTest, PageableMemoryMayChangeAfterTheCall) {
   EXPECT_TRUE(host == want);
 }
 
+// The library tells for each end that it is pinned; the memory in between is the caller's own.
+TEST_F(AscendTest, MemoryBetweenTwoRegistrationsIsStaged) {
+  open();
+  constexpr uint64_t kPart = 4096;
+  std::vector<char> host(3 * kPart);
+  for (uint64_t i = 0; i < host.size(); ++i) host[i] = static_cast<char>(i * 7 + i / kPart);
+  const std::vector<char> want = host;
+  char* const last = host.data() + 2 * kPart;
+  void* ignored = nullptr;
+  for (char* const part : {host.data(), last}) {
+    ASSERT_EQ(plugin().memory->host_register(device_, part, kPart, &ignored), KEEL_OK) << t_error;
+  }
+  char* const memory = alloc(host.size());
+  ASSERT_EQ(copy(KEEL_COPY_HOST_TO_DEVICE, memory, host.data(), host.size()), KEEL_OK) << t_error;
+  std::fill(host.begin(), host.end(), 0);
+  ASSERT_EQ(copy(KEEL_COPY_DEVICE_TO_HOST, host.data(), memory, host.size()), KEEL_OK) << t_error;
+  ASSERT_EQ(settle(), KEEL_OK) << t_error;
+  EXPECT_EQ(host, want);
+  for (char* const part : {host.data(), last}) {
+    EXPECT_EQ(plugin().memory->host_unregister(device_, part), KEEL_OK) << t_error;
+  }
+}
+
 class AscendCopyTest : public AscendTest, public ::testing::WithParamInterface<bool> {};
 
 // By the vendor's operator, and without it through pinned memory.

@@ -5,9 +5,50 @@
 #include <keel/plugin_kit.hpp>
 #include <map>
 #include <mutex>
+#include <utility>
 
 namespace keel::ascend {
 namespace {
+
+// Host memory that the plugin has pinned: the runtime pins it for all its devices.
+class PinnedRanges {
+ public:
+  static PinnedRanges& get() {
+    static PinnedRanges& ranges = *new PinnedRanges;
+    return ranges;
+  }
+  using Sizes = std::map<std::pair<const Sdk*, uintptr_t>, uint64_t>;
+
+  // Room for a range, so that add() after the runtime's call does not fail.
+  static Sizes::node_type make_room() {
+    Sizes one;
+    one.emplace(Sizes::key_type(), 0);
+    return one.extract(one.begin());
+  }
+  void add(Sizes::node_type room, const Sdk& sdk, const void* pointer, uint64_t size) {
+    room.key() = {&sdk, reinterpret_cast<uintptr_t>(pointer)};
+    room.mapped() = size;
+    const std::lock_guard lock(mutex_);
+    sizes_.insert(std::move(room));
+  }
+  void remove(const Sdk& sdk, const void* pointer) {
+    const std::lock_guard lock(mutex_);
+    sizes_.erase({&sdk, reinterpret_cast<uintptr_t>(pointer)});
+  }
+  // Whether one range contains [pointer, pointer + size).
+  bool contain(const Sdk& sdk, const void* pointer, uint64_t size) {
+    const auto begin = reinterpret_cast<uintptr_t>(pointer);
+    const std::lock_guard lock(mutex_);
+    auto found = sizes_.upper_bound({&sdk, begin});
+    if (found == sizes_.begin() || (--found)->first.first != &sdk) return false;
+    const uint64_t offset = begin - found->first.second;
+    return offset < found->second && size <= found->second - offset;
+  }
+
+ private:
+  std::mutex mutex_;
+  Sizes sizes_;
+};
 
 struct Registrations {
   struct Range {
@@ -90,13 +131,8 @@ uint32_t Device::native_priority(int32_t priority) const {
   return static_cast<uint32_t>(std::clamp<int64_t>(wanted, low, high));
 }
 
-bool Device::is_pinned(const void* pointer) {
-  if (functions().aclrtPointerGetAttributes == nullptr) return false;
-  aclrtPtrAttributes attributes = {};
-  attributes.location.type = ACL_MEM_LOCATION_TYPE_UNREGISTERED;
-  const aclError error = run(
-      [&](const Functions& acl) { return acl.aclrtPointerGetAttributes(pointer, &attributes); });
-  return error == ACL_SUCCESS && attributes.location.type == ACL_MEM_LOCATION_TYPE_HOST;
+bool Device::is_pinned(const void* pointer, uint64_t size) const {
+  return PinnedRanges::get().contain(sdk_, pointer, size);
 }
 
 bool Device::take_executor_bytes(uint64_t bytes) {
@@ -109,8 +145,14 @@ bool Device::take_executor_bytes(uint64_t bytes) {
 
 keel_status Device::alloc(keel_memory_kind kind, uint64_t size, void** out_pointer) {
   if (kind == KEEL_MEMORY_PINNED) {
-    return call("aclrtMallocHost",
-                [&](const Functions& acl) { return acl.aclrtMallocHost(out_pointer, size); });
+    auto room = PinnedRanges::make_room();
+    const keel_status status = call("aclrtMallocHost", [&](const Functions& acl) {
+      return acl.aclrtMallocHost(out_pointer, size);
+    });
+    if (status == KEEL_OK) {
+      PinnedRanges::get().add(std::move(room), sdk_, *out_pointer, size);
+    }
+    return status;
   }
   if (kind != KEEL_MEMORY_DEVICE) {
     return kit::fail(KEEL_UNSUPPORTED, "ascend: no memory of kind %u", kind);
@@ -122,6 +164,7 @@ keel_status Device::alloc(keel_memory_kind kind, uint64_t size, void** out_point
 
 keel_status Device::free(keel_memory_kind kind, void* pointer) {
   if (kind == KEEL_MEMORY_PINNED) {
+    PinnedRanges::get().remove(sdk_, pointer);
     return release("aclrtFreeHost",
                    [&](const Functions& acl) { return acl.aclrtFreeHost(pointer); });
   }
@@ -140,13 +183,18 @@ keel_status Device::host_register(void* pointer, uint64_t size, void** out_devic
   if (found != registrations.ranges.end()) {
     return kit::fail(KEEL_ALREADY_EXISTS, "ascend: the memory is registered with another size");
   }
+  auto room = PinnedRanges::make_room();
   const auto added =
       registrations.ranges.emplace(std::pair(&sdk_, pointer), Registrations::Range{size, 1}).first;
   const keel_status status = call("aclrtHostRegisterV2", [&](const Functions& acl) {
     return acl.aclrtHostRegisterV2(pointer, size, ACL_HOST_REG_PINNED);
   });
-  if (status != KEEL_OK) registrations.ranges.erase(added);
-  return status;
+  if (status != KEEL_OK) {
+    registrations.ranges.erase(added);
+    return status;
+  }
+  PinnedRanges::get().add(std::move(room), sdk_, pointer, size);
+  return KEEL_OK;
 }
 
 keel_status Device::host_unregister(void* pointer) {
@@ -158,6 +206,7 @@ keel_status Device::host_unregister(void* pointer) {
   }
   if (--found->second.holders != 0) return KEEL_OK;
   registrations.ranges.erase(found);
+  PinnedRanges::get().remove(sdk_, pointer);
   return release("aclrtHostUnregister",
                  [&](const Functions& acl) { return acl.aclrtHostUnregister(pointer); });
 }

@@ -63,11 +63,10 @@ class Device {
 
   // Maps Keel's priority, 0 or less, to the range of the library.
   uint32_t native_priority(int32_t priority) const;
-  // Whether an asynchronous copy may access the memory after the call has returned. Looks at both
-  // ends: neighbouring memory of the caller may be registered.
-  bool is_pinned(const void* pointer, uint64_t size) {
-    return is_pinned(pointer) && is_pinned(static_cast<const char*>(pointer) + size - 1);
-  }
+  // Whether an asynchronous copy may access the memory after the call has returned: memory of one
+  // allocation or registration of this plugin. The library tells of single addresses only, and
+  // between two pinned ones there may be memory that is not.
+  bool is_pinned(const void* pointer, uint64_t size) const;
 
   keel_status alloc(keel_memory_kind kind, uint64_t size, void** out_pointer);
   keel_status free(keel_memory_kind kind, void* pointer);
@@ -80,7 +79,6 @@ class Device {
   Device(const Sdk& sdk, uint32_t ordinal) : sdk_(sdk), ordinal_(ordinal) {}
 
   bool is_lost() const { return loss_.load(std::memory_order_acquire) != ACL_SUCCESS; }
-  bool is_pinned(const void* pointer);
   keel_status say_lost() const;
   keel_status check(const char* name, aclError error) noexcept;
 

@@ -52,7 +52,6 @@ namespace keel::ascend {
   X(aclrtGetVersion)                    \
   X(aclrtHostRegisterV2)                \
   X(aclrtHostUnregister)                \
-  X(aclrtPointerGetAttributes)          \
   X(aclrtSetStreamFailureMode)          \
   X(aclrtSynchronizeStream)
 

@@ -85,11 +85,6 @@ enum aclrtStreamStatus : int32_t {
   ACL_STREAM_STATUS_COMPLETE = 0,
   ACL_STREAM_STATUS_NOT_READY = 1
 };
-enum aclrtMemLocationType : int32_t {
-  ACL_MEM_LOCATION_TYPE_HOST = 0,
-  ACL_MEM_LOCATION_TYPE_DEVICE = 1,
-  ACL_MEM_LOCATION_TYPE_UNREGISTERED = 2,
-};
 enum aclrtDevAttr : int32_t {
   ACL_DEV_ATTR_AICORE_CORE_NUM = 101,
   ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE = 301,
@@ -106,15 +101,6 @@ enum aclSysParamOpt : int32_t { ACL_OPT_DETERMINISTIC = 0 };
 
 struct aclrtUuid {
   char bytes[16];
-};
-struct aclrtMemLocation {
-  uint32_t id;
-  aclrtMemLocationType type;
-};
-struct aclrtPtrAttributes {
-  aclrtMemLocation location;
-  uint32_t pageSize;
-  uint32_t rsv[4];
 };
 
 aclError aclInit(const char* configPath);
@@ -156,7 +142,6 @@ aclError aclrtMallocHost(void** hostPtr, size_t size);
 aclError aclrtFreeHost(void* hostPtr);
 aclError aclrtHostRegisterV2(void* ptr, uint64_t size, uint32_t flag);
 aclError aclrtHostUnregister(void* ptr);
-aclError aclrtPointerGetAttributes(const void* ptr, aclrtPtrAttributes* attributes);
 aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count,
                           aclrtMemcpyKind kind, aclrtStream stream);
 aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count,

@@ -198,20 +198,4 @@ aclError aclrtHostUnregister(void* ptr) {
       [&](const Here&) { return error_of(Runtime::get().host_memory().remove(ptr)); });
 }
 
-aclError aclrtPointerGetAttributes(const void* ptr, aclrtPtrAttributes* attributes) {
-  return answer_here([&](const Here& here) {
-    *attributes = {};
-    aclrtMemLocation& location = attributes->location;
-    location.id = static_cast<uint32_t>(here.context->ordinal());
-    if (here.chip->memory().is_device_address(ptr, 1)) {
-      location.type = ACL_MEM_LOCATION_TYPE_DEVICE;
-    } else {
-      location.type = Runtime::get().host_memory().find(ptr) == HostMemory::Result::kOk
-                          ? ACL_MEM_LOCATION_TYPE_HOST
-                          : ACL_MEM_LOCATION_TYPE_UNREGISTERED;
-    }
-    return ACL_SUCCESS;
-  });
-}
-
 }  // extern "C"

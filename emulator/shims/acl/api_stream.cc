@@ -29,6 +29,11 @@ aclError destroy(const char* call, aclrtStream stream) noexcept {
   });
 }
 
+void check_host(const char* call, const void* pointer, uint64_t size) {
+  if (Runtime::get().host_memory().find(pointer, size) != HostMemory::Result::kOverlaps) return;
+  undefined(call, "the host memory is pinned in part");
+}
+
 EventHandle& event_of(const char* call, aclrtEvent handle) {
   if (!Runtime::get().events().has(handle)) undefined(call, "the event does not exist");
   return *static_cast<EventHandle*>(handle);
@@ -117,10 +122,12 @@ aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t cou
     switch (kind) {
       case ACL_MEMCPY_HOST_TO_DEVICE:
         if (from_device) undefined("aclrtMemcpyAsync", "the source is no host memory");
+        check_host("aclrtMemcpyAsync", src, count);
         status = each->copy_from_host(address_of(dst), src, count);
         break;
       case ACL_MEMCPY_DEVICE_TO_HOST:
         if (to_device) undefined("aclrtMemcpyAsync", "the destination is no host memory");
+        check_host("aclrtMemcpyAsync", dst, count);
         status = each->copy_to_host(dst, address_of(src), count);
         break;
       case ACL_MEMCPY_DEVICE_TO_DEVICE:

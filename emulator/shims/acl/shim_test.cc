@@ -117,21 +117,6 @@ TEST_F(AclShimTest, EventsOrderStreamsAndMeasure) {
   EXPECT_EQ(ACL(aclrtDestroyEvent)(end), ACL_SUCCESS);
 }
 
-TEST_F(AclShimTest, PointersTellWhereTheyLie) {
-  void* pinned = nullptr;
-  ASSERT_EQ(ACL(aclrtMallocHost)(&pinned, 100), ACL_SUCCESS);
-  aclrtPtrAttributes attributes = {};
-  const auto type_of = [&](void* pointer) {
-    EXPECT_EQ(ACL(aclrtPointerGetAttributes)(pointer, &attributes), ACL_SUCCESS);
-    return attributes.location.type;
-  };
-  int own = 0;
-  EXPECT_EQ(type_of(memory_), ACL_MEM_LOCATION_TYPE_DEVICE);
-  EXPECT_EQ(type_of(pinned), ACL_MEM_LOCATION_TYPE_HOST);
-  EXPECT_EQ(type_of(&own), ACL_MEM_LOCATION_TYPE_UNREGISTERED);
-  EXPECT_EQ(ACL(aclrtFreeHost)(pinned), ACL_SUCCESS);
-}
-
 TEST_F(AclShimTest, AFailureOfWorkStaysWithItsStream) {
   char* const beyond = at(uint64_t{1} << 20);
   std::vector<char> host(64);
@@ -167,6 +152,19 @@ TEST(AclShimDeathTest, AStreamThatIsDestroyedEndsTheProcess) {
         ACL(aclrtQueryEventStatus)(event, &status);
       },
       "aclrtQueryEventStatus: the event was never recorded");
+  EXPECT_DEATH(
+      {
+        ACL(aclInit)(nullptr);
+        ACL(aclrtSetDevice)(0);
+        aclrtStream stream = nullptr;
+        ACL(aclrtCreateStreamWithConfig)(&stream, 0, 0);
+        void* memory = nullptr;
+        ACL(aclrtMalloc)(&memory, 200, ACL_MEM_MALLOC_HUGE_FIRST);
+        void* pinned = nullptr;
+        ACL(aclrtMallocHost)(&pinned, 100);
+        ACL(aclrtMemcpyAsync)(memory, 200, pinned, 200, ACL_MEMCPY_HOST_TO_DEVICE, stream);
+      },
+      "aclrtMemcpyAsync: the host memory is pinned in part");
 }
 
 }  // namespace
