@@ -451,6 +451,22 @@ Status Communicator::async_error() {
   return failures.failed() ? failures.status() : failures.first_death();
 }
 
+Status Communicator::rank_status(uint32_t rank) {
+  if (rank >= world()) {
+    return failure(KEEL_INVALID_ARGUMENT, "rank is {}; the communicator has {} ranks", rank,
+                   world());
+  }
+  const AbortRecord& failures = context_.failures();
+  if (failures.failed()) return failures.status();
+  if (!hosts_) return failures.absence_status(rank);
+  // A lost rank of another host fails the communicator as a whole.
+  const std::vector<uint32_t>& local = hosts_->group().hosts()[hosts_->group().host()];
+  const auto found = std::find(local.begin(), local.end(), rank);
+  return found == local.end()
+             ? Status()
+             : failures.absence_status(static_cast<uint32_t>(found - local.begin()));
+}
+
 Communicator::Stats Communicator::stats() const {
   Stats stats;
   {

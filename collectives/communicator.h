@@ -178,6 +178,8 @@ class Communicator final : public GateOwner {
   void shut_down(const Deadline& deadline);
   // Returns KEEL_OK, the status of the abort, or the failure of a dead rank.
   Status async_error();
+  // Implements keel_comm_rank_status.
+  Status rank_status(uint32_t rank);
 
   struct Stats {
     uint64_t operations = 0;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions of communicators.
+#include <keel/rank_status.h>
+
 #include <cstddef>
 #include <string_view>
 
@@ -378,6 +380,14 @@ keel_status keel_comm_async_error(keel_comm comm) {
     Ref<Communicator> found;
     KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
     return found->async_error();
+  });
+}
+
+keel_status keel_comm_rank_status(keel_comm comm, uint32_t rank) {
+  return api_call([&]() -> Status {
+    Ref<Communicator> found;
+    KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
+    return found->rank_status(rank);
   });
 }
 

@@ -3,6 +3,7 @@
  * NULL; then y = c cut to [0, 1]. */
 #include <keel/comm_start.h>
 #include <keel/op_calls.h>
+#include <keel/rank_status.h>
 #include <keel/shrink.h>
 #include <keel/store.h>
 

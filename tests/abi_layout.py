@@ -16,7 +16,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "abi_layout.txt"
-HEADERS = ["ops.h", "abi.h", "keel.h", "shrink.h", "comm_start.h", "store.h"]
+HEADERS = ["ops.h", "abi.h", "keel.h", "shrink.h", "comm_start.h", "store.h",
+           "rank_status.h"]
 
 
 def without_comments(text):

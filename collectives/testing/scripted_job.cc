@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/testing/scripted_job.h"
 
+#include <keel/rank_status.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -56,6 +57,9 @@ class Rank {
     if (command == "abort") return keel_comm_abort(comm_);
     if (command == "destroy") return keel_comm_destroy(comm_);
     if (command == "error") return keel_comm_async_error(comm_);
+    if (command.starts_with("status ")) {
+      return keel_comm_rank_status(comm_, command.back() - '0');
+    }
     if (command == "loop") return loop({comm_});
     if (command == "loop twice") return loop_twice();
     if (command == "loop splitting") return loop_splitting();

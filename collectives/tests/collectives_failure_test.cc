@@ -2,6 +2,7 @@
 // Failures between ranks, and the error texts of wrong calls.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
+#include <keel/rank_status.h>
 
 #include <cstring>
 #include <string>
@@ -410,6 +411,21 @@ TEST_F(CollectiveFailures, ARankThatLeavesEndsWhatOthersWaitFor) {
   EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", all_reduce(1));
 }
 
+TEST_F(CollectiveFailures, RankStatusNamesTheRankThatLeftAndNoOther) {
+  EXPECT_KEEL_OK(keel_comm_rank_status(comms_[0], 1));
+  EXPECT_KEEL_OK(keel_comm_destroy(comms_[1]));
+  EXPECT_FAILS(KEEL_ABORTED, "rank 1 (" + test_device(1) + ") left",
+               keel_comm_rank_status(comms_[0], 1));
+  EXPECT_KEEL_OK(keel_comm_rank_status(comms_[0], 2));
+  EXPECT_KEEL_OK(keel_comm_rank_status(comms_[0], 0));
+  EXPECT_KEEL_OK(keel_comm_async_error(comms_[0]));
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "3 ranks", keel_comm_rank_status(comms_[0], 3));
+  EXPECT_KEEL_OK(keel_comm_abort(comms_[2]));
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_FAILS(KEEL_ABORTED, "rank 2 aborted", keel_comm_rank_status(comms_[0], rank));
+  }
+}
+
 // Destroyed while its own operations wait for peers: the destroying call waits for the end of the
 // operations, and all ranks learn of it.
 TEST_F(CollectiveFailures, ARankThatIsDestroyedInMidOperationGetsItsEnd) {
@@ -494,6 +510,7 @@ TEST_F(CollectiveFailures, EveryFunctionKnowsAHandleThatIsNone) {
     EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_comm_abort(none));
     EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_comm_rank(none, &rank, &world));
     EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_comm_async_error(none));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_comm_rank_status(none, 0));
     EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_comm_explain(none, nullptr, &size));
     EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_comm_stats_get(none, &stats));
     EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm",

@@ -2,6 +2,7 @@
 // Communicators that form while the caller goes on: keel/comm_start.h.
 #include <gtest/gtest.h>
 #include <keel/comm_start.h>
+#include <keel/rank_status.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,6 +104,7 @@ TEST_F(CommStartTest, UseBeforeFormedIsRefusedAndCountsAsNoOperation) {
       [&] { return keel_comm_timeout_set(comm, 0); },
       [&] { return keel_comm_finalize(comm, 0); },
       [&] { return keel_comm_split(comm, 0, 0, nullptr, &made); },
+      [&] { return keel_comm_rank_status(comm, 1); },
       [&] { return keel_barrier(comm, stream); },
       [&] { return keel_all_reduce(comm, &memory, &memory, 1, KEEL_UINT32, KEEL_SUM, stream); },
   };

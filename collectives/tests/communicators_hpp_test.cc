@@ -83,6 +83,7 @@ TEST_F(CommunicatorsHppTest, FormWhileTheCallerGoesOn) {
   EXPECT_TRUE(is_ready(first));
   EXPECT_EQ(second.rank(), 1u);
   EXPECT_EQ(second.world(), kWorld);
+  EXPECT_NO_THROW(check_rank(first, 1));
 }
 
 TEST_F(CommunicatorsHppTest, WaitThatRunsOutThrowsAndTheFormationGoesOn) {

@@ -143,6 +143,8 @@ TEST(ProcessFailures, ARankThatDiesAtRestFailsOnlyWhatWaitsForIt) {
     } while (error == "KEEL_OK");
     EXPECT_SAYS("KEEL_RANK_FAILED", error);
     EXPECT_SAYS(who(2), error);
+    EXPECT_EQ(ask(job[rank], "status 2"), error);
+    EXPECT_EQ(ask(job[rank], "status " + std::to_string(1 - rank)), "KEEL_OK");
   }
   EXPECT_EQ(ask(job[0], "send 1"), "KEEL_OK");
   for (const uint32_t rank : {0, 1}) EXPECT_EQ(ask(job[rank], "synchronize"), "KEEL_OK");

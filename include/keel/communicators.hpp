@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// C++ over comm_start.h, store.h and shrink.h: communicators that form while the caller goes on,
-// whose ranks meet through a store of the caller's, or that go on after a failure. The rules of
-// keel.hpp hold; keel.hpp does not include this header.
+// C++ over comm_start.h, store.h, rank_status.h and shrink.h: communicators that form while the
+// caller goes on, whose ranks meet through a store of the caller's, or that go on after a failure.
+// The rules of keel.hpp hold; keel.hpp does not include this header.
 //
 //   keel::Communicator comm = keel::start(gpu, id, rank, world);
 //   load_weights();                                   // meanwhile the ranks meet
@@ -10,6 +10,7 @@
 #define KEEL_COMMUNICATORS_HPP_
 
 #include <keel/comm_start.h>
+#include <keel/rank_status.h>
 #include <keel/shrink.h>
 #include <keel/store.h>
 
@@ -146,6 +147,13 @@ inline Communicator join(const Device& device, Store& store, const std::string& 
   if (status != KEEL_OK && caller.failure) std::rethrow_exception(caller.failure);
   check(status);
   return Communicator::adopt(comm);
+}
+
+// ---- one rank's presence (rank_status.h)
+
+// Throws why |rank| no longer takes part in |comm|, if so.
+inline void check_rank(const Communicator& comm, uint32_t rank) {
+  check(keel_comm_rank_status(comm.get(), rank));
 }
 
 // ---- after a failure (shrink.h)
