@@ -4,6 +4,7 @@
 #include <Python.h>
 #include <c10/util/Exception.h>
 #include <keel/comm_start.h>
+#include <keel/rank_status.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
@@ -216,6 +217,13 @@ void Lane::refuse_if_over(const std::string& what) const {
 void Lane::check_alive(const std::string& what) const {
   std::lock_guard lock(mutex_);
   refuse_if_over(what);
+}
+
+std::string Lane::absence(int rank) const {
+  std::lock_guard lock(mutex_);
+  if (is_closed_) return "the process group has ended";
+  const keel_status status = keel_comm_rank_status(comm_, static_cast<uint32_t>(rank));
+  return status == KEEL_OK ? std::string() : failure_text(status);
 }
 
 void Lane::recover_stream(const KeelWork& work) {

@@ -89,6 +89,9 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // Throws c10::DistBackendError, with |what| and the reason, if the communicator has failed or
   // ended, by whichever rank. Never blocks.
   void check_alive(const std::string& what) const;
+  // Returns why |rank| takes no part in the communicator any more: the communicator has failed or
+  // ended, or the rank has died or left. Empty while |rank| takes part. Never blocks.
+  std::string absence(int rank) const;
 
   // Fails all operations in flight and all later ones, on all ranks.
   void abort();

@@ -32,7 +32,7 @@ class Lanes {
   // a keel device blocks until all ranks have made theirs. Throws for a second keel device; |name|:
   // of the operation, for the message. The lane lives as long as this object.
   Lane& of(c10::Device device, const char* name);
-  Lane& cpu() { return *cpu_; }
+  const std::shared_ptr<Lane>& cpu() const { return cpu_; }
 
   // Whether the ranks have agreed that keel tensors go through the communicator of the CPUs.
   bool goes_through_cpu() const { return for_keel_.load(std::memory_order_acquire) == cpu_.get(); }

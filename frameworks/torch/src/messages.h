@@ -13,11 +13,11 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <tuple>
 
+#include "lane.h"
+#include "message_lane.h"
 #include "work.h"
 
 namespace keel_torch {
-
-class MessageLane;
 
 // The messages of one rank. The first message in each direction between two ranks creates a
 // communicator and a thread for that direction, and the first message of keel tensors another one
@@ -26,7 +26,9 @@ class MessageLane;
 // receive on both sides, and receive tags out of order. Thread-safe.
 class Messages {
  public:
-  Messages(c10::intrusive_ptr<c10d::Store> store, int rank, std::chrono::milliseconds timeout);
+  // |group|: the communicator of all ranks, whose end is that of the messages.
+  Messages(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<const Lane> group, int rank,
+           std::chrono::milliseconds timeout);
   ~Messages();
 
   // |tensor| is flat; the Work keeps it until the peer has received it. The message is sent after
@@ -36,16 +38,18 @@ class Messages {
   // message of the CPU's memory for a tensor of a keel device, nor the reverse.
   c10::intrusive_ptr<KeelWork> receive(const at::Tensor& tensor, int peer, int tag);
 
+  // Sets the deadline of messages that begin later.
   void set_timeout(std::chrono::milliseconds timeout);
   // Fails all messages in flight and all later ones.
   void abort();
-  // As abort(), once messages in flight are done or a moment has passed; ends the threads.
+  // As abort(), once messages in flight are done or two seconds have passed; ends the threads.
   void close();
 
  private:
   MessageLane& lane(int peer, bool sends, c10::Device device);
 
   const c10::intrusive_ptr<c10d::Store> store_;
+  const std::shared_ptr<const Lane> group_;
   const int rank_;
   std::mutex mutex_;  // protects all below
   std::chrono::milliseconds timeout_;

@@ -53,7 +53,7 @@ ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Store> store, int rank, int 
       store_(store),
       options_(c10::make_intrusive<Options>("keel", timeout)),
       lanes_(store, rank, size, timeout),
-      messages_(store, rank, timeout) {
+      messages_(store, lanes_.cpu(), rank, timeout) {
   init();
 }
 
@@ -489,7 +489,7 @@ ProcessGroup::WorkPtr ProcessGroup::alltoall(Tensors& outputs, Tensors& inputs,
 }
 
 ProcessGroup::WorkPtr ProcessGroup::barrier(const c10d::BarrierOptions& options) {
-  return run(lanes_.cpu(), {OpType::BARRIER, "keel:barrier", {}, {}, options.timeout, nullptr},
+  return run(*lanes_.cpu(), {OpType::BARRIER, "keel:barrier", {}, {}, options.timeout, nullptr},
              [](keel_comm comm, keel_stream stream) { return keel_barrier(comm, stream); });
 }
 
@@ -533,8 +533,9 @@ void ProcessGroup::abort() {
 }
 
 void ProcessGroup::shutdown() {
-  lanes_.close();
+  // The peers of messages in flight take a rank that has left the communicators for absent.
   messages_.close();
+  lanes_.close();
 }
 
 }  // namespace keel_torch
