@@ -390,7 +390,16 @@ void add_communicator(nb::module_& module) {
             keel::check(keel_premul_sum_create(self.get(), factor, &reduction));
             return reduction;
           },
-          "factor"_a, "A reduction: the sum of each rank's data times the rank's |factor|")
+          "factor"_a,
+          "A reduction: the sum of each rank's data times the rank's |factor|. A communicator has "
+          "up "
+          "to 65,536 at a time")
+      .def(
+          "destroy_premul_sum",
+          [](const Communicator& self, keel_reduction reduction) {
+            keel::check(keel_premul_sum_destroy(self.get(), reduction));
+          },
+          "reduction"_a, "Ends a reduction of premul_sum; operations called before still use it")
       .def(
           "set_timeout",
           [](const Communicator& self, std::optional<double> timeout) {

@@ -72,7 +72,14 @@ def every_collective(comm):
             comm.recv(stream, theirs, 1 - rank)
         keep("recv", theirs)
         data = ones(comm, 2)
-        comm.all_reduce(stream, data, reduction=comm.premul_sum(0.5))
+        half = comm.premul_sum(0.5)
+        comm.all_reduce(stream, data, reduction=half)
+        comm.destroy_premul_sum(half)
+        try:
+            comm.destroy_premul_sum(half)
+            raise AssertionError("a reduction was destroyed twice")
+        except keel.Error as error:
+            assert "none with a factor" in str(error), error
         keep("premul_sum", data)
     return out
 

@@ -300,16 +300,6 @@ c10::intrusive_ptr<KeelWork> Lane::run(Call call, const Enqueue& enqueue) {
   return work;
 }
 
-keel_reduction Lane::premul_sum(double factor) {
-  std::lock_guard lock(mutex_);
-  const auto known = factors_.find(factor);
-  if (known != factors_.end()) return known->second;
-  keel_reduction reduction = KEEL_SUM;
-  check(keel_premul_sum_create(comm_, factor, &reduction), "creating a premultiplied sum");
-  factors_.emplace(factor, reduction);
-  return reduction;
-}
-
 void Lane::set_timeout(milliseconds timeout) {
   std::lock_guard lock(mutex_);
   timeout_ = timeout;

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -79,9 +78,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   using Enqueue = std::function<keel_status(keel_comm, keel_stream)>;
   c10::intrusive_ptr<KeelWork> run(Call call, const Enqueue& enqueue);
 
-  // A reduction that multiplies by |factor|. Keel keeps reductions until the communicator ends, so
-  // each factor is created once.
-  keel_reduction premul_sum(double factor);
+  keel_comm comm() const { return comm_; }
 
   void set_timeout(std::chrono::milliseconds timeout);
   uint64_t sequence() const;
@@ -134,7 +131,6 @@ class Lane : public std::enable_shared_from_this<Lane> {
   uint64_t sequence_ = 0;  // of the next operation, which is the communicator's number too
   std::deque<c10::intrusive_ptr<LaneWork>> pending_;  // in the stream's order
   std::vector<keel_event> free_events_;
-  std::map<double, keel_reduction> factors_;
   bool stream_failed_ = false;
   bool is_closed_ = false;
   std::string abort_reason_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "monitored_barrier.h"
+#include "reduction.h"
 #include "runtime.h"
 #include "tensor_counts.h"
 #include "tensors.h"
@@ -91,16 +92,6 @@ uint32_t ProcessGroup::check_root(int64_t root, const char* name) const {
   return static_cast<uint32_t>(root);
 }
 
-keel_reduction ProcessGroup::reduction(const ReduceOp& op, const at::Tensor& like, Lane& lane) {
-  if (op != ReduceOp::PREMUL_SUM) return reduction_of(op, like.scalar_type());
-  const auto* const supplement =
-      dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
-  TORCH_CHECK(supplement != nullptr, "keel: PREMUL_SUM has no factor");
-  return lane.premul_sum(supplement->tensor_factor.defined()
-                             ? supplement->tensor_factor.item<double>()
-                             : supplement->double_factor);
-}
-
 ProcessGroup::WorkPtr ProcessGroup::broadcast(Tensors& tensors,
                                               const c10d::BroadcastOptions& options) {
   const BelowAutograd guard;
@@ -131,7 +122,7 @@ ProcessGroup::WorkPtr ProcessGroup::allreduce(Tensors& tensors,
   const at::Tensor tensor = only(tensors, "all_reduce");
   const Type type = type_for_reductions(tensor.scalar_type(), options.reduceOp, "all_reduce");
   Lane& lane = lanes_.of(tensor.device(), "all_reduce");
-  const keel_reduction op = reduction(options.reduceOp, tensor, lane);
+  const Reduction op(options.reduceOp, tensor.scalar_type(), lane.comm());
   const at::Tensor flat = flat_input(tensor, lane.device());
   return run(lane,
              {OpType::ALLREDUCE,
@@ -169,7 +160,7 @@ ProcessGroup::WorkPtr ProcessGroup::allreduce_coalesced(
   const at::ScalarType element = tensors.front().scalar_type();
   const Type type = type_for_reductions(element, options.reduceOp, "all_reduce");
   Lane& lane = lanes_.of(tensors.front().device(), "all_reduce");
-  const keel_reduction op = reduction(options.reduceOp, tensors.front(), lane);
+  const Reduction op(options.reduceOp, element, lane.comm());
   const at::Tensor joined = joined_input(tensors, lane.device());
   return run(lane,
              {OpType::ALLREDUCE_COALESCED,
@@ -191,7 +182,7 @@ ProcessGroup::WorkPtr ProcessGroup::reduce(Tensors& tensors, const c10d::ReduceO
   const uint32_t root = check_root(options.rootRank, "reduce");
   const Type type = type_for_reductions(tensor.scalar_type(), options.reduceOp, "reduce");
   Lane& lane = lanes_.of(tensor.device(), "reduce");
-  const keel_reduction op = reduction(options.reduceOp, tensor, lane);
+  const Reduction op(options.reduceOp, tensor.scalar_type(), lane.comm());
   const at::Tensor flat = flat_input(tensor, lane.device());
   const bool is_root = static_cast<int>(root) == rank_;
   return run(lane,
@@ -366,7 +357,7 @@ ProcessGroup::WorkPtr ProcessGroup::reduce_scatter(Tensors& outputs, TensorLists
               " elements of ", list[static_cast<size_t>(rank_)].numel());
   const Type type = type_for_reductions(output.scalar_type(), options.reduceOp, "reduce_scatter");
   Lane& lane = lanes_.of(output.device(), "reduce_scatter");
-  const keel_reduction op = reduction(options.reduceOp, output, lane);
+  const Reduction op(options.reduceOp, output.scalar_type(), lane.comm());
   const at::Tensor joined = joined_input(list, lane.device());
   const at::Tensor flat = flat_output(output, lane.device());
   return run(lane,
@@ -400,7 +391,7 @@ ProcessGroup::WorkPtr ProcessGroup::_reduce_scatter_base(
               " for an input of type ", c10::toString(input.scalar_type()));
   const Type type = type_for_reductions(output.scalar_type(), options.reduceOp, "reduce_scatter");
   Lane& lane = lanes_.of(output.device(), "reduce_scatter");
-  const keel_reduction op = reduction(options.reduceOp, output, lane);
+  const Reduction op(options.reduceOp, output.scalar_type(), lane.comm());
   const at::Tensor whole = flat_input(input, lane.device());
   const at::Tensor flat = flat_output(output, lane.device());
   return run(lane,

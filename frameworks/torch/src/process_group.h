@@ -92,9 +92,6 @@ class ProcessGroup : public c10d::Backend {
   void shutdown() override;
 
  private:
-  // The keel reduction of |op| for tensors such as |like|; a factor is created with the
-  // communicator of |lane| where need be.
-  keel_reduction reduction(const c10d::ReduceOp& op, const at::Tensor& like, Lane& lane);
   // Runs a collective on |lane|, and notes the Work for coalescing.
   WorkPtr run(Lane& lane, Call call, const Lane::Enqueue& enqueue);
   WorkPtr note(WorkPtr work);

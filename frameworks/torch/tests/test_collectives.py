@@ -80,6 +80,21 @@ def check_reductions(rank, world):
         tensor = torch.ones(1000, dtype=dtype)
         dist.all_reduce(tensor, dist._make_nccl_premul_sum(0.5))
         expect(tensor, torch.full((1000,), world / 2, dtype=dtype), "premul", dtype)
+    # A factor that is not a number, among others.
+    for factor in (0.25, float("nan"), 0.5, float("nan"), 0.25, 2.0):
+        tensor = torch.ones(3)
+        dist.all_reduce(tensor, dist._make_nccl_premul_sum(factor))
+        wanted = torch.full((3,), factor * world)
+        assert torch.equal(tensor.nan_to_num(-1), wanted.nan_to_num(-1)), (factor, tensor)
+
+
+def check_many_factors(rank, world):
+    """More factors than a communicator has at a time."""
+    group = [dist.new_group([r]) for r in range(world)][rank]
+    tensor = torch.empty(1)
+    for number in range(66000):
+        group.allreduce([tensor.fill_(2)], dist._make_nccl_premul_sum(number / 8)).wait()
+    assert tensor.item() == 2 * number / 8
 
 
 def check_reduce_scatter(rank, world):
