@@ -510,6 +510,7 @@ ProcessGroup::WorkPtr ProcessGroup::recvAnysource(Tensors& /*tensors*/, int /*ta
 void ProcessGroup::startCoalescing() {
   std::lock_guard lock(coalescing_mutex_);
   is_coalescing_ = true;
+  coalesced_.clear();  // of a caller that raised before the end
 }
 
 ProcessGroup::WorkPtr ProcessGroup::endCoalescing() {

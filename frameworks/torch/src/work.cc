@@ -172,7 +172,15 @@ CombinedWork::CombinedWork(int rank, c10d::OpType type,
     : Work(rank, type), parts_(std::move(parts)) {}
 
 bool CombinedWork::wait(milliseconds timeout) {
-  for (const auto& part : parts_) part->wait(timeout);
+  if (timeout <= kNoTimeout) {
+    for (const auto& part : parts_) part->wait();
+    return true;
+  }
+  const auto end = steady_clock::now() + timeout;
+  for (const auto& part : parts_) {
+    const auto left = std::chrono::ceil<milliseconds>(end - steady_clock::now());
+    part->wait(std::max(left, milliseconds(1)));  // 0 would be no deadline
+  }
   return true;
 }
 

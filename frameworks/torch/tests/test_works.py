@@ -126,6 +126,46 @@ def check_coalescing(rank, world):
         assert source.unique().tolist() == [rank * world]
 
 
+def check_coalescing_after_a_failure(rank, world):
+    """What raised before the end of its coalescing is no part of the next."""
+    group = dist.distributed_c10d._get_default_group()
+    group._start_coalescing(torch.device("cpu"))
+    for refused in (torch.ones(3 + rank), torch.ones(3).to_sparse()):
+        try:
+            group.allreduce([refused]).wait()
+            raise AssertionError("the ranks got a sum")
+        except RuntimeError:
+            pass
+    tensor = torch.ones(10)
+    group._start_coalescing(torch.device("cpu"))
+    group.allreduce([tensor])
+    group._end_coalescing(torch.device("cpu")).wait()
+    assert tensor.unique().tolist() == [world]
+
+
+def check_wait_timeout_of_coalesced_works(rank, world):
+    """The wait of all works together runs out, and leaves them as they are."""
+    group = dist.distributed_c10d._get_default_group()
+    store = dist.distributed_c10d._get_default_store()
+    tensors = [torch.ones(10) for _ in range(3)]
+    if rank != 0:
+        store.wait(["ran out"])
+    group._start_coalescing(torch.device("cpu"))
+    for tensor in tensors:
+        group.allreduce([tensor])
+    work = group._end_coalescing(torch.device("cpu"))
+    if rank == 0:
+        try:
+            work.wait(datetime.timedelta(milliseconds=50))
+            raise AssertionError("the wait ended before the others had called")
+        except RuntimeError as error:
+            assert "timed out" in str(error), error
+        store.set("ran out", "1")
+    work.wait()
+    for tensor in tensors:
+        assert tensor.unique().tolist() == [world]
+
+
 def check_groups_in_threads(rank, world):
     """Two groups, each driven by a thread of its own."""
     groups = [dist.new_group(), dist.new_group(ranks=list(reversed(range(world))))]
