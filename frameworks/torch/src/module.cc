@@ -27,7 +27,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
            py::call_guard<py::gil_scoped_release>())
       .def("goes_through_cpu", &ProcessGroup::goes_through_cpu,
            "Whether keel tensors of this rank go through copies of the CPU, since some rank has "
-           "tensors of the CPU.");
+           "tensors of the CPU.")
+      .def(
+          "perform_nocolor_split", [](ProcessGroup&, const py::object&) {}, py::arg("device"),
+          "Does nothing. PyTorch calls it on ranks outside of a new group; those inside meet "
+          "without them.");
 
   module.def("use_allocator", &keel_torch::use_allocator,
              "Takes the memory of later CPU tensors from Keel, so that other ranks read it in "

@@ -4,6 +4,8 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
 
 #include "monitored_barrier.h"
@@ -505,6 +507,23 @@ ProcessGroup::WorkPtr ProcessGroup::recv(Tensors& tensors, int peer, int tag) {
 
 ProcessGroup::WorkPtr ProcessGroup::recvAnysource(Tensors& /*tensors*/, int /*tag*/) {
   TORCH_CHECK(false, "keel: recv: a receive from any rank is not supported; name the source");
+}
+
+// PyTorch calls once for each type of device, with one store, and this group serves all of them; so
+// does the new group. The number keeps its keys apart from those of an earlier group of the same
+// ranks, whose name it may have.
+c10::intrusive_ptr<c10d::Backend> ProcessGroup::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                      const std::vector<int>& ranks,
+                                                      const c10::intrusive_ptr<Options>& options) {
+  const std::lock_guard lock(split_mutex_);
+  const auto own = std::find(ranks.begin(), ranks.end(), rank_);
+  if (own == ranks.end()) return nullptr;
+  if (split_store_ == store) return split_;
+  split_ = c10::make_intrusive<ProcessGroup>(
+      c10::make_intrusive<c10d::PrefixStore>("split/" + std::to_string(splits_[ranks]++), store),
+      static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()), options->timeout);
+  split_store_ = store;
+  return split_;
 }
 
 void ProcessGroup::startCoalescing() {

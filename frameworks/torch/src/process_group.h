@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -40,7 +41,10 @@ class ProcessGroup : public c10d::Backend {
   ~ProcessGroup() override;
 
   const std::string getBackendName() const override { return "keel"; }
-  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  // A copy: PyTorch 2.14 writes the name and the timeout of a new group to what this returns.
+  c10::intrusive_ptr<Options> getBackendOptions() override {
+    return c10::make_intrusive<Options>(*options_);
+  }
   void setTimeout(std::chrono::milliseconds timeout) override;
   // Whether keel tensors of this rank go through the CPU, since some rank has tensors of the CPU.
   bool goes_through_cpu() const { return lanes_.goes_through_cpu(); }
@@ -84,6 +88,14 @@ class ProcessGroup : public c10d::Backend {
   WorkPtr recv(Tensors& tensors, int peer, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
+  // PyTorch makes the groups of a device mesh by split() where init_process_group was given a
+  // device_id. Returns null on ranks outside of |ranks|, which need not call. Blocks until the
+  // ranks have met in |store|.
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                    const std::vector<int>& ranks,
+                                    const c10::intrusive_ptr<Options>& options) override;
+
   bool supportsCoalescing() const override { return true; }
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
@@ -104,6 +116,11 @@ class ProcessGroup : public c10d::Backend {
   Lanes lanes_;
   Messages messages_;
   std::atomic<uint64_t> monitored_barriers_{0};
+
+  std::mutex split_mutex_;                       // protects the three below
+  std::map<std::vector<int>, uint64_t> splits_;  // groups made of the ranks
+  c10::intrusive_ptr<c10d::Store> split_store_;  // of the last new group
+  c10::intrusive_ptr<ProcessGroup> split_;
 
   std::mutex coalescing_mutex_;  // protects the two below
   bool is_coalescing_ = false;
