@@ -18,7 +18,9 @@ namespace {
 // of 16 KiB from 8.9 to 12.0, while a tensor keeps its memory for as long as an operation needs it.
 keel_status register_all_memory(keel_device device) {
   constexpr uintptr_t kBegin = 4096;
-  constexpr uintptr_t kEnd = uintptr_t{1} << 47;  // of the user's half of the address space
+  // Above the user's half of every address space: 2^47 on x86-64, 2^56 there with five levels of
+  // page tables, 2^48 or 2^52 on aarch64.
+  constexpr uintptr_t kEnd = uintptr_t{1} << 56;
   return keel_host_register(device, reinterpret_cast<void*>(kBegin), kEnd - kBegin);
 }
 
