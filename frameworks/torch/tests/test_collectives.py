@@ -44,8 +44,8 @@ def expect(got, wanted, *what):
         raise AssertionError(f"{what}: {got.flatten()[:8]} for {wanted.flatten()[:8]}")
 
 
-def sizes_of(dtype):
-    return SIZES + ([LARGE] if dtype in (torch.float32, torch.bfloat16) else [])
+def sizes_of(dtype, large=LARGE):
+    return SIZES + ([large] if dtype in (torch.float32, torch.bfloat16) else [])
 
 
 def reduced(op, inputs):
@@ -99,7 +99,7 @@ def check_many_factors(rank, world):
 
 def check_reduce_scatter(rank, world):
     for dtype in INTEGERS + FLOATS:
-        for size in SIZES:
+        for size in sizes_of(dtype, LARGE // world):
             inputs = [values(r, size * world, dtype) for r in range(world)]
             for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX):
                 wanted = reduced(op, inputs)[rank * size:(rank + 1) * size]
