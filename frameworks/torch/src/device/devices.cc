@@ -25,11 +25,17 @@ constexpr int kPooled = 32;
 
 std::atomic<pid_t> initialized_in{0};
 
+// Streams that new torch.Stream objects share, round-robin; 0: not made yet.
+struct Pool {
+  std::array<int, kPooled> ids{};
+  unsigned next = 0;
+};
+
 struct Streams {
   std::mutex mutex;
   std::atomic<int> count{0};
-  std::atomic<unsigned> next{0};
   std::array<std::atomic<uint64_t>, kMostStreams> handles{};
+  std::array<Pool, 2> pools;  // normal, urgent
 };
 
 thread_local c10::DeviceIndex current_device = 0;
@@ -103,6 +109,8 @@ struct Devices {
   void make() {
     const char* const list = std::getenv("KEEL_DEVICES");
     const std::vector<std::string> chosen = names_of(list == nullptr ? "" : list);
+    TORCH_CHECK(chosen.size() <= kMostDevices, "KEEL_DEVICES names ", chosen.size(),
+                " devices, of which PyTorch can have ", kMostDevices);
     (void)Runtime::get();
     initialized_in = getpid();
     if (std::getenv("KEEL_BACKENDS") == nullptr) load_other_plugins(chosen);
@@ -228,27 +236,39 @@ c10::Stream exchange_stream(c10::Stream stream) noexcept {
   return former;
 }
 
-c10::Stream new_stream(c10::DeviceIndex index, int priority) {
-  const c10::DeviceIndex resolved = resolve(index);
-  const keel_device device = handle(resolved);
-  Streams& streams = devices().streams[resolved];
-  const std::lock_guard lock(streams.mutex);
+namespace {
+
+// The caller holds the mutex of |streams|.
+int create_stream(Streams& streams, c10::DeviceIndex index, int priority) {
   TORCH_CHECK(streams.count < kMostStreams, "keel: ", kMostStreams,
-              " streams of keel:", static_cast<int>(resolved), " are in use");
+              " streams of keel:", static_cast<int>(index), " are in use");
   keel_stream stream;
-  check(keel_stream_create(device, priority, &stream), "creating a stream");
+  check(keel_stream_create(handle(index), priority, &stream), "creating a stream");
   const int id = streams.count;
   streams.handles[id] = stream.id;
   streams.count = id + 1;
-  return c10::Stream(c10::Stream::UNSAFE, c10::Device(kType, resolved), id);
+  return id;
 }
 
-c10::Stream pooled_stream(c10::DeviceIndex index, bool is_urgent) {
+}  // namespace
+
+c10::Stream new_stream(c10::DeviceIndex index, int priority) {
   const c10::DeviceIndex resolved = resolve(index);
   (void)handle(resolved);
   Streams& streams = devices().streams[resolved];
-  if (is_urgent || streams.count <= kPooled) return new_stream(resolved, is_urgent ? -1 : 0);
-  const int id = 1 + static_cast<int>(streams.next++ % kPooled);
+  const std::lock_guard lock(streams.mutex);
+  const int id = create_stream(streams, resolved, priority);
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(kType, resolved), id);
+}
+
+c10::Stream pooled_stream(c10::DeviceIndex index, int priority) {
+  const c10::DeviceIndex resolved = resolve(index);
+  (void)handle(resolved);
+  Streams& streams = devices().streams[resolved];
+  const std::lock_guard lock(streams.mutex);
+  Pool& pool = streams.pools[priority < 0 ? 1 : 0];
+  int& id = pool.ids[pool.next++ % kPooled];
+  if (id == 0) id = create_stream(streams, resolved, priority < 0 ? -1 : 0);
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(kType, resolved), id);
 }
 

@@ -39,8 +39,10 @@ c10::DeviceIndex resolve(c10::DeviceIndex index) noexcept;
 // Stream 0 of a device is its default stream; the others are created on demand and never destroyed.
 c10::Stream current_stream(c10::DeviceIndex index) noexcept;
 c10::Stream exchange_stream(c10::Stream stream) noexcept;
-// Returns the next of 32 pooled streams, round-robin.
-c10::Stream pooled_stream(c10::DeviceIndex index, bool is_urgent);
+// Returns the next of 32 pooled streams, round-robin; of 32 others for a |priority| below 0.
+// Streams have no owner that could return them, as in PyTorch's pools for CUDA.
+c10::Stream pooled_stream(c10::DeviceIndex index, int priority);
+// Returns a stream that no pool shares, of at most 1024 streams.
 c10::Stream new_stream(c10::DeviceIndex index, int priority);
 keel_stream handle(c10::Stream stream);
 // The calling thread's stream of |index|.

@@ -40,10 +40,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return c10::Stream(c10::Stream::UNSAFE, c10::Device(kType, resolve(device.index())), 0);
   }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool is_urgent) const override {
-    return pooled_stream(device.index(), is_urgent);
+    return pooled_stream(device.index(), is_urgent ? -1 : 0);
   }
   c10::Stream getNewStream(c10::Device device, int priority) const override {
-    return new_stream(device.index(), priority);
+    return pooled_stream(device.index(), priority);
   }
   c10::Stream exchangeStream(c10::Stream stream) const override { return exchange_stream(stream); }
 

@@ -138,6 +138,15 @@ class TwoDevicesTest(DeviceCase):
         y.copy_(x)
         self.assertTrue(bool((theirs.cpu() == 5).all()))
 
+    def test_more_devices_than_pytorch_can_have_are_refused(self):
+        code = "import torch; torch.ones(1, device='keel')"
+        finished = run_python(code, KEEL_DEVICES=",".join(["cpu:0"] * 17))
+        self.assertIn("KEEL_DEVICES names 17 devices, of which PyTorch can have 16",
+                      finished.stderr)
+        self.assertEqual(finished.returncode, 1)
+        finished = run_python(code, KEEL_DEVICES=",".join(["cpu:0"] * 16))
+        self.assertEqual(finished.returncode, 0, finished.stderr)
+
     def test_device_beyond_the_list_is_named(self):
         names = keel_torch.devices()
         listed = rf"keel:0 \({names[0]}\), keel:1 \({names[1]}\)"

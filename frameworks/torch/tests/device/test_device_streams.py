@@ -95,6 +95,16 @@ class StreamsTest(DeviceCase):
             y.add_(1).mul_(2).sub_(turn)
         self.assertTrue(bool((x.cpu() == y).all()))
 
+    def test_streams_come_from_pools_of_32(self):
+        for options in ({}, {"priority": -1}):
+            ids = [torch.Stream(device=self.device, **options).stream_id for _ in range(1100)]
+            self.assertEqual(len(set(ids)), 32)
+            self.assertEqual(ids[:32], ids[32:64])
+            self.assertNotIn(0, ids)
+            if not options:
+                normal = set(ids)
+        self.assertFalse(normal & set(ids))
+
     def test_events_measure_and_tell(self):
         begin, end = (torch.Event(device="keel", enable_timing=True) for _ in range(2))
         begin.record()
