@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random numbers by the device's Philox.
 #include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
+#include <c10/util/BFloat16-math.h>
 #include <torch/library.h>
+
+#include <cmath>
+#include <limits>
 
 #include "devices.h"
 #include "elementwise.h"
@@ -29,12 +34,29 @@ bool draw(int64_t function, const Tensor& tensor, const Tensor& a, double a_numb
                      : elementwise_as_given(call, tensor, {}, {a_number, b_number, 0});
 }
 
+// The largest number of |type| below |limit|.
+double below(double limit, at::ScalarType type) {
+  double result = limit;
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, type, "uniform_", [&] {
+    const auto rounded = static_cast<scalar_t>(limit);
+    result = static_cast<double>(
+        static_cast<double>(rounded) < limit
+            ? rounded
+            : std::nextafter(rounded, -std::numeric_limits<scalar_t>::infinity()));
+  });
+  return result;
+}
+
 Tensor& uniform_(Tensor& self, double from, double to, OptionalGenerator generator) {
   TORCH_CHECK(at::isFloatingType(self.scalar_type()), "uniform_ expects a floating point dtype");
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from,
               " > to=", to);
-  if (draw(KEEL_ELEMENTWISE_FUNCTION_UNIFORM, self, {}, from, to, generator)) return self;
-  return KEEL_FALL_BACK(uniform_, self, from, to, generator);
+  if (!draw(KEEL_ELEMENTWISE_FUNCTION_UNIFORM, self, {}, from, to, generator)) {
+    return KEEL_FALL_BACK(uniform_, self, from, to, generator);
+  }
+  // from + (to - from) u, where u has 24 bits, is below |to| and may round to it.
+  const bool may_round_up = from < to && (from != 0 || self.itemsize() == 2);
+  return may_round_up ? self.clamp_max_(std::max(below(to, self.scalar_type()), from)) : self;
 }
 
 Tensor& normal_(Tensor& self, double mean, double deviation, OptionalGenerator generator) {
@@ -72,9 +94,18 @@ Tensor& bernoulli_out(const Tensor& self, OptionalGenerator generator, Tensor& o
 }
 
 Tensor& exponential_(Tensor& self, double lambda, OptionalGenerator generator) {
+  TORCH_CHECK(at::isFloatingType(self.scalar_type()),
+              "exponential_ expects a floating point dtype");
   TORCH_CHECK(lambda > 0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
-  uniform_(self, 0, 1, generator);  // never 1
-  return self.neg_().log1p_().mul_(-1 / lambda);
+  // 16 bits have 1, of which the logarithm is infinite.
+  const bool is_wide = self.itemsize() > 2;
+  Tensor draws = is_wide ? self : at::empty(self.sizes(), self.options().dtype(at::kFloat));
+  uniform_(draws, 0, 1, generator);
+  // A result of 0, whose logarithm gumbel_softmax takes, would come once in 2^24 draws, and of
+  // float16 for each that rounds to 0: half of the least draw, and the least positive number.
+  draws.clamp_min_(0x1p-25).neg_().log1p_().mul_(-1 / lambda);
+  if (!is_wide) self.copy_(draws);
+  return self.scalar_type() == at::kHalf ? self.clamp_min_(0x1p-24) : self;
 }
 
 std::tuple<Tensor, Tensor> dropout(const Tensor& input, double p, std::optional<bool> is_training) {

@@ -9,6 +9,10 @@ import torch
 from torch import nn
 
 
+# A state of the generator whose next four numbers of 24 bits contain a 0.
+ZERO_SEED, ZERO_OFFSET = 0, 14_883_995
+
+
 class GeneratorTest(DeviceCase):
     def draws(self, generator=None):
         options = {"device": self.device, "generator": generator}
@@ -50,6 +54,39 @@ class GeneratorTest(DeviceCase):
         generators[1].set_state(state)
         self.assert_equal_draws(first, self.draws(generators[1]))
         self.assertEqual(generators[0].device, self.device)
+
+    def test_numbers_are_below_the_end(self):
+        torch.manual_seed(1)
+        for dtype, begin, end in ((torch.bfloat16, 0, 1), (torch.float16, 0, 1),
+                                  (torch.bfloat16, -3, -1), (torch.float32, 1000, 1001),
+                                  (torch.float64, 1e12, 1e12 + 1)):
+            with self.subTest(dtype=dtype, begin=begin):
+                draws = torch.empty(1 << 18, dtype=dtype, device=self.device).uniform_(begin, end)
+                self.assertTrue(begin <= draws.min().item() and draws.max().item() < end)
+        self.assert_same(torch.empty(3, device=self.device).uniform_(2, 2), torch.full((3,), 2.0))
+
+    def test_exponential_numbers_are_positive_and_finite(self):
+        torch.manual_seed(1)
+        for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
+            with self.subTest(dtype=dtype):
+                # 2^18 draws: 1 is one of 2^9 uniform numbers of bfloat16.
+                draws = torch.empty(1 << 18, dtype=dtype, device=self.device).exponential_(2)
+                self.assertTrue(0 < draws.min().item() and draws.max().item() < 12)
+                self.assertAlmostEqual(draws.double().mean().item(), 0.5, delta=0.01)
+        with self.assertRaisesRegex(RuntimeError, "floating"):
+            torch.ones(3, dtype=torch.int32, device=self.device).exponential_()
+
+    def test_exponential_of_the_least_uniform_number(self):
+        generator = torch.Generator(device=self.device)
+        state = torch.tensor([ZERO_SEED, ZERO_OFFSET]).view(torch.uint8)
+        generator.set_state(state)
+        self.assertEqual(torch.rand(4, device=self.device, generator=generator).min().item(), 0)
+        generator.set_state(state)
+        x = torch.empty(4, device=self.device).exponential_(generator=generator)
+        self.assertTrue(0 < x.min().item() < 1e-7)
+        torch.keel.set_rng_state(state)
+        y = nn.functional.gumbel_softmax(torch.zeros(4, device=self.device), dim=0)
+        self.assertFalse(y.isnan().any().item())
 
     def test_moments(self):
         torch.manual_seed(1)
