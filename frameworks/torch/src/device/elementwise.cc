@@ -115,6 +115,13 @@ bool submit(c10::DeviceIndex device, const Call& call) {
              sizeof call.attributes / sizeof(keel_attribute));
 }
 
+// Whether rounding to the type that PyTorch computes in, |computed|, and then to |output|, gives
+// what Keel's one rounding does: Keel computes in the widest type of all tensors, outputs included.
+bool rounds_alike(at::ScalarType computed, at::ScalarType output) {
+  return output == computed || (at::elementSize(output) < at::elementSize(computed) &&
+                                at::isFloatingType(output) == at::isFloatingType(computed));
+}
+
 // Runs |call| into memory of its own, and copies that to the output.
 bool submit_apart(c10::DeviceIndex device, Call& call, const at::TensorBase& output) {
   std::vector<int64_t> shape(call.y.shape, call.y.shape + call.y.rank);
@@ -173,6 +180,10 @@ bool elementwise_flat(const Elementwise& call, at::Tensor& output,
 }
 
 }  // namespace
+
+bool is_exact(const at::Scalar& number) {
+  return !number.isIntegral(false) || std::abs(number.toDouble()) < kLargestExact;
+}
 
 at::Tensor wrapped(const at::Scalar& number) {
   at::Tensor tensor = c10::scalar_to_tensor(number);
@@ -242,6 +253,14 @@ bool elementwise(const Elementwise& call, at::Tensor& output,
   output = iterator.output(0);
   if (iterator.numel() == 0) return true;
   if (iterator.ndim() > KEEL_MAX_RANK || output.device().type() != kType) return false;
+  const bool is_comparison = call.promotion == Promotion::kCompare;
+  const at::ScalarType type = output.scalar_type();
+  if (!rounds_alike(iterator.common_dtype(), type) && !(is_comparison && type == at::kBool)) {
+    at::Tensor result =
+        at::empty(output.sizes(),
+                  output.options().dtype(is_comparison ? at::kBool : iterator.common_dtype()));
+    return elementwise(call, result, inputs) && copy_on_device(output, result);
+  }
 
   Call made;
   const c10::DeviceIndex device = output.device().index();

@@ -36,6 +36,10 @@ bool elementwise(const Elementwise& call, at::Tensor& output,
 bool elementwise_as_given(const Elementwise& call, const at::Tensor& output,
                           at::ArrayRef<at::Tensor> inputs, const double (&numbers)[3]);
 
+// Returns whether an attribute of float64 holds |number| as it is: float64 would round integers
+// beyond 2^53.
+bool is_exact(const at::Scalar& number);
+
 // Copies |source| to |destination| of the same device and shape, converting the type. Returns false
 // where no kernel can.
 bool copy_on_device(const at::Tensor& destination, const at::Tensor& source);

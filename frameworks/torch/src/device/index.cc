@@ -6,6 +6,9 @@
 #include <ATen/native/TypeProperties.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "devices.h"
@@ -365,7 +368,9 @@ Tensor triangle(const Tensor& self, int64_t diagonal, bool is_lower) {
   TORCH_CHECK(self.dim() >= 2, "tril/triu: input tensor must have at least 2 dimensions");
   const auto options = self.options().dtype(at::kInt);
   const Tensor row = at::arange(self.size(-2), options).unsqueeze(1);
-  const Tensor column = at::arange(self.size(-1), options) - diagonal;
+  // Diagonals outside of the tensor are alike, and their differences would wrap.
+  const Tensor column =
+      at::arange(self.size(-1), options) - std::clamp(diagonal, -self.size(-2), self.size(-1));
   return is_lower ? column.le(row) : column.ge(row);
 }
 

@@ -198,8 +198,16 @@ bool gelu_backward_by_tanh(at::Tensor& output, const at::Tensor& dy, const at::T
              keel_op_gelu_backward_attributes{KEEL_GELU_FORM_TANH});
 }
 
-// Computes |output| from the |arguments| of an operator of |row|. |alpha|: the argument after the
-// operands, or null.
+// Sets |call|'s alpha. Returns false for a number that float64 does not hold.
+bool set_alpha(Elementwise& call, const c10::IValue& value) {
+  const at::Scalar alpha = value.toScalar();
+  if (alpha.isComplex() || !is_exact(alpha)) return false;
+  call.alpha = alpha.toDouble();
+  return true;
+}
+
+// Computes |output| from the |arguments| of an operator of |row|. Returns false where no kernel
+// can.
 bool compute(const Row& row, at::Tensor& output, const c10::IValue* arguments, size_t count) {
   Elementwise call;
   call.function = row.function;
@@ -234,7 +242,7 @@ bool compute(const Row& row, at::Tensor& output, const c10::IValue* arguments, s
         refuse_negative_exponent(a, b);
         if (a.scalar_type() == at::kBool || b.scalar_type() == at::kBool) return false;
       }
-      if (count > 2) call.alpha = arguments[2].toScalar().toDouble();
+      if (count > 2 && !set_alpha(call, arguments[2])) return false;
       // The sum of bool is `or`, which has no factor.
       if (call.alpha == 0 && a.scalar_type() == at::kBool && b.scalar_type() == at::kBool) {
         return false;
@@ -246,7 +254,7 @@ bool compute(const Row& row, at::Tensor& output, const c10::IValue* arguments, s
       return elementwise(call, output,
                          {operand(arguments[0]), operand(arguments[1]), operand(arguments[2])});
     case Form::kValue:
-      call.alpha = arguments[3].toScalar().toDouble();
+      if (!set_alpha(call, arguments[3])) return false;
       return elementwise(call, output,
                          {operand(arguments[0]), operand(arguments[1]), operand(arguments[2])});
     case Form::kDivMode: {
@@ -456,7 +464,9 @@ at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at:
   if (output.numel() != count) output.resize_({count});
   Elementwise call;
   call.function = KEEL_FUNCTION(ARANGE);
-  if (elementwise_as_given(call, output, {}, {first, difference, 0})) return output;
+  const bool is_given = !is_integer || (is_exact(start) && is_exact(step));
+  if (is_given && elementwise_as_given(call, output, {}, {first, difference, 0})) return output;
+  count_fallback("aten::arange", output.device().index());
   output.copy_(at::arange_out(on_cpu, start, end, step));
   return output;
 }

@@ -83,9 +83,21 @@ Tensor with_input_type(const Tensor& self, OptionalType type) {
              : self;
 }
 
+// The sum of bools is `or`, their product `and`.
+int64_t function_for(int64_t function, at::ScalarType result) {
+  if (result != at::kBool) return function;
+  return function == KEEL_FUNCTION(SUM) ? KEEL_FUNCTION(ANY) : KEEL_FUNCTION(ALL);
+}
+
+// The sum or product |function| of |self|, in |type| if it has a value.
+std::optional<Tensor> total(int64_t function, const Tensor& self, OptionalDims dims, bool keeps,
+                            OptionalType type) {
+  const at::ScalarType result = sum_type(self, type);
+  return reduce(function_for(function, result), with_input_type(self, type), dims, keeps, result);
+}
+
 Tensor sum_dim(const Tensor& self, OptionalDims dims, bool keeps, OptionalType type) {
-  auto y =
-      reduce(KEEL_FUNCTION(SUM), with_input_type(self, type), dims, keeps, sum_type(self, type));
+  auto y = total(KEEL_FUNCTION(SUM), self, dims, keeps, type);
   return y.has_value() ? *y : KEEL_FALL_BACK2(sum, dim_IntList, self, dims, keeps, type);
 }
 
@@ -109,14 +121,12 @@ Tensor mean_all(const Tensor& self, OptionalType type) {
 }
 
 Tensor prod_dim(const Tensor& self, int64_t dim, bool keeps, OptionalType type) {
-  auto y = reduce(KEEL_FUNCTION(PROD), with_input_type(self, type), at::IntArrayRef(dim), keeps,
-                  sum_type(self, type));
+  auto y = total(KEEL_FUNCTION(PROD), self, at::IntArrayRef(dim), keeps, type);
   return y.has_value() ? *y : KEEL_FALL_BACK2(prod, dim_int, self, dim, keeps, type);
 }
 
 Tensor prod_all(const Tensor& self, OptionalType type) {
-  auto y = reduce(KEEL_FUNCTION(PROD), with_input_type(self, type), std::nullopt, false,
-                  sum_type(self, type));
+  auto y = total(KEEL_FUNCTION(PROD), self, std::nullopt, false, type);
   return y.has_value() ? *y : KEEL_FALL_BACK(prod, self, type);
 }
 

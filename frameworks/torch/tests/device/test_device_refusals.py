@@ -47,6 +47,22 @@ class MissingTest(DeviceCase):
             self.assert_as_on_cpu(lambda a, b: a.add_(b, alpha=alpha), a, b)
             self.assert_as_on_cpu(lambda a, b: torch.add(a, b[0], alpha=alpha), a, b)
 
+    def test_integers_beyond_float64_run_on_the_cpu(self):
+        big, x = 2**53 + 1, torch.arange(1, 4)
+        for function in (lambda x: torch.arange(big, big + 3, device=x.device),
+                         lambda x: torch.arange(0, 3 * big, big, device=x.device),
+                         lambda x: torch.add(x, x, alpha=big),
+                         lambda x: x.clone().sub_(x, alpha=-big),
+                         lambda x: torch.rsub(x, x, alpha=big),
+                         lambda x: torch.addcmul(x, x, x, value=big)):
+            keel_torch.reset_fallbacks()
+            self.assert_as_on_cpu(function, x)
+            self.assertEqual(len(keel_torch.fallbacks()), 1)
+        keel_torch.reset_fallbacks()
+        self.assert_as_on_cpu(lambda x: (x + big) * big, x)
+        self.assert_as_on_cpu(lambda x: torch.arange(2**40, 2**40 + 3, device=x.device), x)
+        self.assertEqual(keel_torch.fallbacks(), {})
+
     def test_forbidden_fallback_names_operator_and_ways_out(self):
         x = torch.linspace(0.5, 4, 6).to(self.device)
         keel_torch.forbid_fallback()

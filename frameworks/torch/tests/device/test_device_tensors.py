@@ -127,6 +127,44 @@ class ArithmeticTest(DeviceCase):
             self.assert_as_on_cpu(lambda x: x - int(number), x.float())
             self.assert_as_on_cpu(lambda x: x / number, x.float(), rtol=1e-6, atol=0)
 
+    def test_outputs_of_another_type_do_not_change_the_arithmetic(self):
+        tiny = torch.tensor([2.0**-9])
+        inputs = {
+            "int8": (torch.tensor([100], dtype=torch.int8),) * 2,
+            "bool": (torch.tensor([True]),) * 2, "bfloat16": (tiny.bfloat16() + 1, tiny.bfloat16()),
+            "float32": (tiny, tiny * 2.0**-25), "float64": (tiny.double(), tiny.double() * 2.0**-25),
+            "int64": (torch.tensor([2**24 + 1]), torch.tensor([2**24])),
+        }
+        functions = {"add": torch.add, "mul": torch.mul, "div": torch.div, "eq": torch.eq,
+                     "exp": lambda a, b, out: torch.exp(b, out=out),
+                     "add number": lambda a, b, out: torch.add(a, 1, out=out)}
+        for name, (a, b) in inputs.items():
+            for out in DTYPES:
+                for operation, function in functions.items():
+                    def call(a, b, function=function, out=out):
+                        return function(a, b, out=torch.zeros(1, dtype=out, device=a.device))
+
+                    try:
+                        call(a, b)
+                    except RuntimeError:  # PyTorch does not convert to the type
+                        continue
+                    with self.subTest(name, out=out, operation=operation):
+                        close = {"rtol": 1e-6, "atol": 0} if operation == "exp" else {}
+                        self.assert_as_on_cpu(call, a, b, **close)
+
+    def test_sums_and_products_of_bool(self):
+        for x in (torch.ones(256, dtype=torch.bool), torch.tensor([2, 256, 0]),
+                  torch.tensor([[0.5, -0.5], [0, 0]]), torch.zeros(0, 3)):
+            for function in (torch.sum, torch.prod):
+                self.assert_as_on_cpu(lambda x: function(x, dtype=torch.bool), x)
+                self.assert_as_on_cpu(lambda x: function(x, 0, dtype=torch.bool), x)
+                self.assert_as_on_cpu(lambda x: function(x, 0, True, dtype=torch.bool), x)
+
+    def test_triangles_far_from_the_diagonal(self):
+        for diagonal in (2**31 - 1, 2**31, 2**32, 2**63 - 1, -2**31, -2**32, -2**63, 3, -4, 4, -5):
+            for function in (torch.tril, torch.triu):
+                self.assert_as_on_cpu(lambda x: function(x, diagonal), torch.ones(4, 3))
+
     def test_broadcasts(self):
         a, b = torch.arange(12.0).view(3, 1, 4), torch.arange(5.0).view(5, 1)
         self.assert_as_on_cpu(lambda a, b: a + b, a, b)
