@@ -40,9 +40,24 @@ Tensor at_least_one_dim(const Tensor& tensor) {
   return tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor;
 }
 
+// Throws for an index outside of the |extent| of |axis|, where KEEL_TORCH_CHECK_INDICES is 1: Keel
+// reads 0 and writes nothing there. Waits for the device. |index| has elements.
+void check_range(const Tensor& index, int64_t extent, int64_t axis) {
+  static const bool checks = [] {
+    const char* const value = std::getenv("KEEL_TORCH_CHECK_INDICES");
+    return value != nullptr && std::string_view(value) == "1";
+  }();
+  if (!checks) return;
+  const auto least = index.min().item<int64_t>();
+  const auto most = index.max().item<int64_t>();
+  TORCH_CHECK_INDEX(least >= 0 && most < extent, "keel: index ", least < 0 ? least : most,
+                    " is out of bounds for dimension ", axis, " with size ", extent);
+}
+
 bool gather_into(const Tensor& y, const Tensor& x, int64_t axis, const Tensor& index) {
   if (y.numel() == 0) return true;
   if (!is_describable(x) || !is_index(index) || x.numel() == 0) return false;
+  check_range(index, x.size(axis), axis);
   const View in(x);
   const View at_index(index);
   const View out(y);
@@ -54,6 +69,7 @@ bool scatter_into(const Tensor& y, const Tensor& x, int64_t axis, const Tensor& 
   if (x.numel() == 0) return true;
   if (!is_describable(x) || !is_index(index) || x.scalar_type() != y.scalar_type()) return false;
   if (adds && y.scalar_type() == at::kBool) return false;
+  check_range(index, y.size(axis), axis);
   const View in(x);
   const View at_index(index);
   const View out(y);

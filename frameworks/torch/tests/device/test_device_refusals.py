@@ -308,6 +308,46 @@ class OtherTorchTest(unittest.TestCase):
         self.assertIn(torch.__version__.split("+")[0], finished.stdout)
 
 
+class IndicesTest(DeviceCase):
+    CALLS = """if True:
+        import torch
+        from torch.nn import functional
+        x = torch.arange(1.0, 10, device="keel").view(3, 3)
+        for out in (-4, 3):
+            row, rows = (torch.tensor(value, device="keel") for value in ([out], [[0, out, 0]]))
+            for call in (lambda: x.index_select(0, row), lambda: functional.embedding(row, x),
+                         lambda: x.gather(0, rows), lambda: x[row],
+                         lambda: functional.nll_loss(x[:1], row),
+                         lambda: x.scatter(0, rows, 9.0), lambda: x.scatter_add(0, rows, x),
+                         lambda: x.index_add(0, row, x[:1]), lambda: x.index_fill(0, row, 9.0),
+                         lambda: x.index_put((row,), x[0])):
+                try:
+                    print(call().flatten().tolist())
+                except IndexError as error:
+                    print("refused:", error)
+        assert x.gather(0, rows.clamp(0, 2)).numel() == 3
+    """
+
+    def lines(self, **environment):
+        finished = run_python(self.CALLS, **environment)
+        self.assertEqual(finished.returncode, 0, finished.stderr)
+        return finished.stdout.splitlines()
+
+    def test_index_out_of_range_reads_0_and_writes_nothing(self):
+        same = [float(value) for value in range(1, 10)]
+        none, first = [0.0] * 3, [1.0, 0.0, 3.0]
+        written, added = [9.0, 2.0, 9.0, *same[3:]], [2.0, 2.0, 6.0, *same[3:]]
+        wanted = [none, none, first, none, [0.0], written, added, same, same, same]
+        self.assertEqual(self.lines(), [str(line) for line in wanted * 2])
+
+    def test_index_out_of_range_is_refused_on_demand(self):
+        lines = self.lines(KEEL_TORCH_CHECK_INDICES="1")
+        self.assertEqual(len(lines), 20)
+        for line in lines:
+            self.assertRegex(line, r"refused: keel: index (-4|-1|3) is out of bounds for "
+                             "dimension [01] with size 3")
+
+
 class ShapesTest(DeviceCase):
     may_fall_back = True  # which refuses as the CPU does
 
