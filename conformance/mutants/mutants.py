@@ -11,8 +11,10 @@ Each list beside this script has the mutants of one plugin: an edit of one sourc
 should see it, and the sentence of abi.h that it breaks. A mutant is built in a scratch copy of the
 tree. cases.json names the case that caught a mutant last: that case runs first and alone, then the
 level, then the whole suite, until one finds the fault. --update puts the cases of results into
-cases.json. A case there that no longer exists, or passes, costs its own time and no more. A run of
-all mutants begins with the plugins as they are, and forgets the cases that fail on them.
+cases.json. A case there that no longer exists, or passes, costs its own time and no more.
+
+A case that fails on the unedited plugin too catches nothing. A run of all mutants begins with the
+plugins as they are; otherwise the case that catches a mutant runs on the unedited plugin once.
 
 An entry with "lawful" is an edit that a right plugin may have, and the whole suite must pass on it.
 One with "missed" is known not to be caught. A backend that no longer has operators that it has
@@ -36,7 +38,7 @@ import threading
 import time
 
 sys.dont_write_bytecode = True
-from lane import ROOT, Broken, Lane, NoSuchCase, operators, text  # noqa: E402
+from lane import ROOT, Broken, Lane, NoSuchCase, operators, text, with_ccl  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 CASES = HERE / "cases.json"
@@ -140,26 +142,87 @@ def longest_first(entries, cases):
     return sorted(entries, key=order)
 
 
-def without_failing(cases, lane, targets):
-    """|cases| without those that fail on the unedited plugin of |targets|, which catch nothing."""
-    for target in targets:
-        ran, _ = lane.run(lane.build_target(target), until_caught=False, variables={})
-        failing = {case for case, _, _ in ran}
-        for case in sorted(failing):
+# ---- the unedited plugins ----------------------------------------------------------------
+
+
+class Unedited:
+    """Which cases fail on the plugins as they are."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.failed = {}  # of plugin_of(): {case: whether it fails}
+        self.whole = set()  # the plugins of which all cases have run
+
+    @staticmethod
+    def plugin_of(target, entry):
+        """The plugin, and the environment that it runs in."""
+        return target, with_ccl(entry), str(entry.get("environment"))
+
+    def failing(self, target, entry):
+        with self.lock:
+            known = self.failed.get(self.plugin_of(target, entry), {})
+            return frozenset(case for case, fails in known.items() if fails)
+
+    def run_all(self, lane, target):
+        """Broken is raised where the suite does not end on the plugin."""
+        entry = {"file": "samples/"}
+        ran = {case: True for case, _, _ in lane.run_unedited(target, entry)}
+        for case in sorted(ran):
             print(f"{target} without an edit fails {case}")
-        cases = {name: each for name, each in cases.items()
-                 if not (name.startswith(target + "/") and each["case"] in failing)}
-    return cases
+        with self.lock:
+            self.failed[self.plugin_of(target, entry)] = ran
+            self.whole.add(self.plugin_of(target, entry))
+
+    def fails(self, lane, target, entry, case):
+        plugin = self.plugin_of(target, entry)
+        with self.lock:
+            known = self.failed.setdefault(plugin, {})
+            if case in known or plugin in self.whole or "/" not in case:  # "loading" is no case
+                return known.get(case, False)
+        try:
+            fails = bool(lane.run_unedited(target, entry, ["--filter", case]))
+        except NoSuchCase:  # of a capability that the edit adds
+            fails = False
+        if fails:
+            print(f"{target} without an edit fails {case}")
+        with self.lock:
+            known[case] = fails
+        return fails
 
 
 # ---- one mutant --------------------------------------------------------------------------
 
 
-def run_remembered(lane, case, options, variables):
+def first_of(cases):
+    """A check that says what is wrong counts before a crash."""
+    return next((each for each in cases if each[1] == "fail"), cases[0])
+
+
+class Mutant:
+    """The suite on one mutant, without the cases that fail on the unedited plugin too."""
+
+    def __init__(self, lane, target, entry, unedited, options):
+        self.lane, self.target, self.entry, self.unedited = lane, target, entry, unedited
+        self.options = options
+
+    def run(self, *only, until_caught=True):
+        while True:
+            cases, is_well = self.lane.run(
+                [*self.options, *only], until_caught, self.entry.get("environment", {}),
+                self.unedited.failing(self.target, self.entry))
+            if not cases:
+                return cases, is_well
+            while cases and self.unedited.fails(self.lane, self.target, self.entry,
+                                                first_of(cases)[0]):
+                cases.remove(first_of(cases))
+            if cases:
+                return cases, is_well
+
+
+def run_remembered(mutant, case):
     """The cases that did not pass, none unless the mutant is caught as it was then."""
     try:
-        cases, _ = lane.run([*options, "--filter", case["case"]], until_caught=True,
-                            variables=variables)
+        cases, _ = mutant.run("--filter", case["case"])
     except NoSuchCase:
         return []
     # Where a check failed then and the worker crashes now, another check may still see the fault.
@@ -167,25 +230,26 @@ def run_remembered(lane, case, options, variables):
     return cases if is_same else []
 
 
-def run_suite(lane, entry, remembered, options, variables):
+def run_suite(mutant, remembered):
     """(cases that did not pass, whether the run ended well, what ran: "case", "level" or "suite")."""
+    entry = mutant.entry
     if entry.get("lawful"):
-        return *lane.run(options, until_caught=False, variables=variables), "suite"
+        return *mutant.run(until_caught=False), "suite"
     if remembered:
-        cases = run_remembered(lane, remembered, options, variables)
+        cases = run_remembered(mutant, remembered)
         if cases:
             return cases, False, "case"
     if not entry.get("missed"):
         only = ["--level", entry["level"]]
         if "filter" in entry:
             only += ["--filter", entry["filter"]]
-        cases, _ = lane.run(options + only, until_caught=True, variables=variables)
+        cases, _ = mutant.run(*only)
         if cases:
             return cases, False, "level"
-    return *lane.run(options, until_caught=True, variables=variables), "suite"
+    return *mutant.run(), "suite"
 
 
-def examine(lane, target, entry, remembered, wrong):
+def examine(lane, target, entry, remembered, unedited, wrong):
     """The result of |entry|, a JSON object. |remembered|: what caught it last, or None. |wrong|: why
     it cannot be used, or None."""
     result = {"id": entry["id"], "target": target, "kind": entry["kind"], "why": entry["why"],
@@ -203,9 +267,8 @@ def examine(lane, target, entry, remembered, wrong):
             lost = lane.lost_operators(target)
             if lost:
                 raise Unjudged(f"has lost {len(lost)} operators: " + " ".join(lost[:5]))
-        variables = {name: value.replace("{prefix}", str(lane.prefix))
-                     for name, value in entry.get("environment", {}).items()}
-        cases, is_well, result["ran"] = run_suite(lane, entry, remembered, options, variables)
+        cases, is_well, result["ran"] = run_suite(Mutant(lane, target, entry, unedited, options),
+                                                  remembered)
         if entry.get("lawful"):
             result["result"] = "lawful passed" if is_well else "FALSE ALARM"
         else:
@@ -214,8 +277,7 @@ def examine(lane, target, entry, remembered, wrong):
         result["result"] = "broken" if isinstance(error, Broken) else "not judged"
         result["message"] = str(error)
     if cases:
-        # A check that says what is wrong counts before a crash.
-        first = next((each for each in cases if each[1] == "fail"), cases[0])
+        first = first_of(cases)
         result["case"], result["outcome"], result["message"] = first
         if first[1] != "fail":
             result["only"] = first[1]
@@ -309,6 +371,7 @@ def main():
     scratch.chmod(0o700)  # plugins are loaded from folders that nobody else writes to
 
     remembered = read_cases()
+    unedited = Unedited()
     lanes = queue.SimpleQueue()
     for number in range(min(arguments.lanes, len(entries))):
         lanes.put(Lane(scratch / f"lane{number}", build, arguments.compiler))
@@ -316,7 +379,11 @@ def main():
     began = time.monotonic()
     if not arguments.filters:
         lane = lanes.get()
-        remembered = without_failing(remembered, lane, sorted({each[0] for each in entries}))
+        for target in sorted({each[0] for each in entries}):
+            try:
+                unedited.run_all(lane, target)
+            except Broken as error:
+                sys.exit(f"{target} without an edit: {error}")
         lanes.put(lane)
     results = []
     wrong = []
@@ -325,7 +392,8 @@ def main():
         target, entry, defect_of_it = each
         lane = lanes.get()
         try:
-            result = examine(lane, target, entry, remembered.get(entry["id"]), defect_of_it)
+            result = examine(lane, target, entry, remembered.get(entry["id"]), unedited,
+                             defect_of_it)
         finally:
             lanes.put(lane)
         with printing:

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests in which order mutants.py runs parts of the suite on a mutant, and what it remembers."""
+"""Tests in which order mutants.py runs parts of the suite on a mutant, what it remembers, and that
+no mutant meets what another one left."""
+import os
 import sys
 import unittest
 
 sys.dont_write_bytecode = True
 import mutants  # noqa: E402
-from lane import NoSuchCase  # noqa: E402
+from lane import Broken, NoSuchCase, call  # noqa: E402
 
 CASE = "core/copy/offsets"
 OTHER = "core/fill"
@@ -18,18 +20,19 @@ def failed(case, outcome="fail"):
 
 class SuiteOf:
     """A lane whose runs end as |by_run| says: of "case", "level" and "suite", (case, outcome,
-    message) of those that do not pass. A part that is missing passes; None: no such case."""
+    message) of those that do not pass. A part that is missing passes; None: no such case. |red|:
+    the cases that fail on the unedited plugin."""
 
-    prefix = "/nowhere"
-
-    def __init__(self, **by_run):
+    def __init__(self, red=(), **by_run):
         self.by_run = by_run
+        self.red = red
         self.ran = []
+        self.ran_unedited = []
 
     def built(self, target, entry):
         return ["--plugin", "mutant"]
 
-    def run(self, options, until_caught, variables):
+    def run(self, options, until_caught, variables, known):
         part = "suite"
         if "--level" in options:
             part = "level"
@@ -39,12 +42,23 @@ class SuiteOf:
         cases = self.by_run.get(part, [])
         if cases is None:
             raise NoSuchCase("filter selects none")
+        cases = [each for each in cases if each[0] not in known]
         return cases, not cases
 
+    def run_unedited(self, target, entry, only=()):
+        self.ran_unedited.append(only[1] if only else "suite")
+        if self.red is None:
+            raise Broken("neither done nor caught after 300 s")
+        return [(case, "fail", "text") for case in self.red if not only or only[1] == case]
 
-def examined(lane, remembered=None, **members):
-    entry = {"id": "sample/x", "kind": "copies", "why": "", "level": "core", **members}
-    return mutants.examine(lane, "sample", entry, remembered, wrong=None)
+
+ENTRY = {"id": "sample/x", "kind": "copies", "why": "", "level": "core",
+         "file": "samples/out_of_tree_plugin/chip.cc"}
+
+
+def examined(lane, remembered=None, unedited=None, **members):
+    return mutants.examine(lane, "sample", {**ENTRY, **members}, remembered,
+                           unedited or mutants.Unedited(), wrong=None)
 
 
 class OrderTest(unittest.TestCase):
@@ -86,6 +100,69 @@ class OrderTest(unittest.TestCase):
         lane = SuiteOf(case=failed(CASE))
         result = examined(lane, self.remembered, lawful=True)
         self.assertEqual((result["result"], lane.ran), ("lawful passed", ["suite"]))
+
+
+class UneditedTest(unittest.TestCase):
+    """A case that is red without the edit says nothing of the edit."""
+
+    remembered = {"case": CASE, "outcome": "fail"}
+
+    def test_red_case_catches_nothing_in_any_part(self):
+        lane = SuiteOf(red=[CASE], case=failed(CASE), level=failed(CASE), suite=failed(CASE))
+        result = examined(lane, self.remembered)
+        self.assertEqual(result["result"], "missed")
+        # Each part that a red case has ended runs once more without it; the case itself runs once.
+        self.assertEqual(lane.ran, ["case", "case", "level", "suite"])
+        self.assertEqual(lane.ran_unedited, [CASE])
+
+    def test_case_behind_a_red_one_catches(self):
+        lane = SuiteOf(red=[CASE], level=failed(CASE) + failed(OTHER))
+        result = examined(lane)
+        self.assertEqual((result["result"], result["case"]), ("caught", OTHER))
+
+    def test_lawful_edit_is_not_blamed_for_a_red_case(self):
+        lane = SuiteOf(red=[CASE], suite=failed(CASE))
+        self.assertEqual(examined(lane, lawful=True)["result"], "lawful passed")
+
+    def test_case_runs_once_for_all_mutants_of_a_plugin(self):
+        unedited = mutants.Unedited()
+        lane = SuiteOf(level=failed(CASE))
+        for _ in range(2):
+            self.assertEqual(examined(lane, unedited=unedited)["result"], "caught")
+        self.assertEqual(lane.ran_unedited, [CASE])
+        examined(lane, unedited=unedited, environment={"KEEL_X": "1"})
+        self.assertEqual(lane.ran_unedited, [CASE, CASE])  # there the plugin may differ
+
+    def test_whole_suite_before_leaves_no_case_to_run(self):
+        unedited = mutants.Unedited()
+        lane = SuiteOf(red=[OTHER], level=failed(OTHER) + failed(CASE))
+        unedited.run_all(lane, "sample")
+        result = examined(lane, unedited=unedited)
+        self.assertEqual((result["result"], result["case"]), ("caught", CASE))
+        self.assertEqual(lane.ran_unedited, ["suite"])
+
+    def test_plugin_that_does_not_load_catches(self):
+        lane = SuiteOf(level=failed("loading"))
+        self.assertEqual(examined(lane)["result"], "caught")
+        self.assertEqual(lane.ran_unedited, [])
+
+    def test_suite_that_does_not_end_breaks_the_mutant_alone(self):
+        lane = SuiteOf(red=None, level=failed(CASE))
+        result = examined(lane)
+        self.assertEqual((result["result"], result["message"]),
+                         ("broken", "neither done nor caught after 300 s"))
+
+
+class LeftoverTest(unittest.TestCase):
+    def test_processes_of_other_sessions_end_with_the_command(self):
+        # Two of them: the child of the first is an orphan only once its parent was ended.
+        status, output = call(
+            ["sh", "-c", "setsid sh -c 'sleep 1000 > /dev/null 2>&1 & echo $!; exec > /dev/null 2>&1; "
+             "wait' & echo $!"], "/", 60)
+        self.assertEqual((status, len(output.split())), (0, 2))
+        for pid in output.split():
+            with self.assertRaises(ProcessLookupError, msg=pid):
+                os.kill(int(pid), 0)
 
 
 class RememberTest(unittest.TestCase):
