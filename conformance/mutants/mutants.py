@@ -17,7 +17,8 @@ A case that fails on the unedited plugin too catches nothing. A run of all mutan
 plugins as they are; otherwise the case that catches a mutant runs on the unedited plugin once.
 
 An entry with "lawful" is an edit that a right plugin may have, and the whole suite must pass on it.
-One with "missed" is known not to be caught. A backend that no longer has operators that it has
+One with "missed", "ROW: REASON", is known not to be caught; ROW begins a row of "Not covered yet" in
+docs/conformance.md. A backend that no longer has operators that it has
 without the edit is not judged, since the suite would judge the loss and not the edit; kind
 "capabilities", and "loses": the reason why the fault itself takes them away, allow it.
 "environment": variables in which alone the edited lines run; {prefix} stands for the folder with
@@ -44,6 +45,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 CASES = HERE / "cases.json"
 KINDS = ["operators", "kernels", "collectives", "copies", "streams", "capabilities", "errors", "memory",
          "time"]
+PAGE = ROOT / "docs/conformance.md"
 LEVELS = ["null", "core", "async", "memory", "ops", "kernels", "collectives", "multi_device"]
 MEMBERS = {"id", "file", "before", "after", "level", "kind", "why", "filter", "lawful", "missed",
            "loses", "environment"}
@@ -54,6 +56,15 @@ class Unjudged(Exception):
 
 
 # ---- lists -------------------------------------------------------------------------------
+
+
+def rows_not_covered(page):
+    """The first cells of the table "Not covered yet" of |page|, and each part of one that names
+    several."""
+    _, _, section = page.partition("\n## Not covered yet\n")
+    cells = {line.split("|")[1].replace("`", "").strip()
+             for line in section.partition("\n## ")[0].splitlines() if line.startswith("|")}
+    return cells | {part for cell in cells for part in cell.split(", ")}
 
 
 def defect(entry, target, seen):
@@ -69,6 +80,9 @@ def defect(entry, target, seen):
         return f"the id does not begin with {target}/"
     if entry["kind"] not in KINDS or entry["level"] not in LEVELS:
         return f"kind {entry['kind']} or level {entry['level']} is not known"
+    row, _, _ = entry.get("missed", "").partition(":")
+    if "missed" in entry and row not in rows_not_covered(PAGE.read_text()):
+        return f"\"missed\" does not begin with a row of \"Not covered yet\" in {PAGE.name}"
     try:
         source = (ROOT / entry["file"]).read_text()
     except OSError as error:

@@ -189,6 +189,16 @@ class ListTest(unittest.TestCase):
         self.assertIsNone(mutants.defect(first, "cpu", seen))
         self.assertEqual(mutants.defect(second, "cpu", seen), "makes the same source as cpu/a")
 
+    def test_missed_fault_names_a_row_of_the_page(self):
+        page = ("\n## Not covered yet\n\n| what |\n|---|\n| `A`, `B` | x |\n| two words | y |\n"
+                "\n## Next\n| C |\n")
+        self.assertEqual(mutants.rows_not_covered(page),
+                         {"what", "---", "A, B", "A", "B", "two words"})
+        entry = {"id": "cpu/a", "file": "conformance/mutants/lane.py", "before": "class NoSuchCase",
+                 "after": "class Other", "level": "core", "kind": "copies", "why": "w"}
+        self.assertIsNone(mutants.defect(dict(entry, missed="threads: a race"), "cpu", {}))
+        self.assertIn("Not covered yet", mutants.defect(dict(entry, missed="a race"), "cpu", {}))
+
 
 if __name__ == "__main__":
     unittest.main()
