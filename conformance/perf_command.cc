@@ -15,6 +15,7 @@
 #include "base/printable.h"
 #include "conformance/emulated_libraries.h"
 #include "conformance/harness.h"
+#include "conformance/kernel_binaries.h"
 #include "conformance/levels.h"
 #include "conformance/perf_figures.h"
 #include "conformance/session.h"
@@ -53,6 +54,7 @@ bool resolve(PluginChoice* choice, std::string* error) {
     return false;
   }
   if (choice->emulated && !use_emulated_libraries(error)) return false;
+  if (!choice->kernels.empty() && !use_kernel_folder(choice->kernels, error)) return false;
   if (choice->plugin.empty()) return true;
   std::error_code failed;
   const std::filesystem::path path = std::filesystem::canonical(choice->plugin, failed);
@@ -188,6 +190,9 @@ void add_perf_command(CLI::App& conform, int* exit_code) {
                 "the chip's");
   perf.add_option("--device", options->choice.ordinal, "which of the backend's devices (0)")
       ->type_name("ORDINAL");
+  perf.add_option("--kernels", options->choice.kernels,
+                  "a folder with kernels.json, as of conform run, for launches")
+      ->type_name("FOLDER");
   perf.add_option("--mib", options->mebibytes,
                   "most MiB of a copy, fill or operator, less where the device is slow (64)")
       ->type_name("N")

@@ -9,14 +9,13 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
-#include <keel/plugin_kit.hpp>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "conformance/harness.h"
-#include "conformance/op_calls.h"
 #include "conformance/perf_meter.h"
+#include "conformance/perf_workloads.h"
 
 namespace keel::conformance {
 
@@ -26,7 +25,7 @@ constexpr uint64_t kSmallest = 64 << 10;
 constexpr uint64_t kLine = 64;
 constexpr double kMicro = 1e-6;
 constexpr double kGiga = 1e9;
-constexpr int kFigures = 22;  // the run's seconds are divided among them
+constexpr int kFigures = 24;  // the run's seconds are divided among them
 
 const std::string& no_case() {
   static const std::string& name = *new std::string("perf");
@@ -42,95 +41,6 @@ bool is_native(keel_device device, const OpCall& call) {
   keel_op_plan plan = KEEL_STRUCT_INIT(keel_op_plan, KEEL_STRUCT_OP_PLAN);
   return keel_op_plan_get(device, call.get(), &plan) == KEEL_OK && plan.fallback == 0;
 }
-
-// sum = a + b in float32.
-class Addition {
- public:
-  Addition(const Stream& stream, uint64_t bytes)
-      : count_(static_cast<int64_t>(bytes / sizeof(float))),
-        a_(stream.device(), KEEL_MEMORY_DEVICE, bytes),
-        b_(stream.device(), KEEL_MEMORY_DEVICE, bytes),
-        sum_(stream.device(), KEEL_MEMORY_DEVICE, bytes) {
-    stream.fill(a_.data(), 0x3f800000, bytes);
-    stream.fill(b_.data(), 0x3f800000, bytes);
-  }
-  const OpCall& call() const { return call_; }
-
- private:
-  keel_tensor tensor(const Buffer& buffer) const {
-    return kit::make_tensor(buffer.data(), KEEL_FLOAT32, {count_});
-  }
-
-  const int64_t count_;
-  const Buffer a_, b_, sum_;
-  const OpCall call_{KEEL_OP_ADD, {tensor(a_), tensor(b_)}, tensor(sum_)};
-};
-
-// A product of square matrices in float32.
-class Product {
- public:
-  Product(const Stream& stream, int64_t extent)
-      : extent_(extent),
-        a_(stream.device(), KEEL_MEMORY_DEVICE, bytes()),
-        b_(stream.device(), KEEL_MEMORY_DEVICE, bytes()),
-        c_(stream.device(), KEEL_MEMORY_DEVICE, bytes()) {
-    stream.fill(a_.data(), 0x3f800000, bytes());
-    stream.fill(b_.data(), 0x3f800000, bytes());
-  }
-  const OpCall& call() const { return call_; }
-
- private:
-  uint64_t bytes() const { return static_cast<uint64_t>(extent_ * extent_) * sizeof(float); }
-  keel_tensor tensor(const Buffer& buffer) const {
-    return kit::make_tensor(buffer.data(), KEEL_FLOAT32, {extent_, extent_});
-  }
-
-  const int64_t extent_;
-  const Buffer a_, b_, c_;
-  const OpCall call_{KEEL_OP_MATMUL,
-                     {tensor(a_), tensor(b_), /*bias=*/{}},
-                     tensor(c_),
-                     // Not transposed, alpha, beta, no activation.
-                     {{.i = 0}, {.i = 0}, {.f = 1.0}, {.f = 0.0}, {.i = 0}}};
-};
-
-// Two ranks on two devices, driven by the calling thread.
-class TwoRanks {
- public:
-  TwoRanks(const Context& context, const NamedDevice& other, uint64_t bytes)
-      : count_(bytes / sizeof(float)),
-        streams_{Stream(context), Stream(context, other.handle)},
-        buffers_{Buffer(context.device(), KEEL_MEMORY_DEVICE, bytes),
-                 Buffer(other.handle, KEEL_MEMORY_DEVICE, bytes)} {
-    const keel_device devices[] = {context.device(), other.handle};
-    must(keel_comm_init_all(devices, 2, nullptr, comms_.data()), "keel_comm_init_all");
-    // Sums of zeroes stay zero over any number of rounds.
-    for (int rank = 0; rank < 2; ++rank) streams_[rank].fill(buffers_[rank].data(), 0, bytes);
-    synchronize();
-  }
-  ~TwoRanks() {
-    for (const keel_comm comm : comms_) keel_comm_destroy(comm);
-  }
-  TwoRanks(const TwoRanks&) = delete;
-  TwoRanks& operator=(const TwoRanks&) = delete;
-
-  void all_reduce() const {
-    for (int rank = 0; rank < 2; ++rank) {
-      must(keel_all_reduce(comms_[rank], buffers_[rank].data(), buffers_[rank].data(), count_,
-                           KEEL_FLOAT32, KEEL_SUM, streams_[rank].get()),
-           "keel_all_reduce");
-    }
-  }
-  void synchronize() const {
-    for (const Stream& stream : streams_) stream.synchronize();
-  }
-
- private:
-  const uint64_t count_;
-  const std::array<Stream, 2> streams_;
-  const std::array<Buffer, 2> buffers_;
-  std::array<keel_comm, 2> comms_ = {};
-};
 
 // Measures the figures in order; earlier figures are the roofs of later ones.
 class Survey {
@@ -207,6 +117,20 @@ class Survey {
     return meter_.time_enqueue([&] { run_call(stream, addition.call()); },
                                [&] { stream.synchronize(); });
   }
+  // Throws CaseUnsupported if there is no binary in a format that the device takes.
+  double enqueue_launch(const Stream& stream) const {
+    Environment environment;
+    environment.device = stream.device();
+    const KernelLaunch launch({environment, no_case()}, stream);
+    return meter_.time_enqueue([&] { launch.enqueue(stream); }, [&] { stream.synchronize(); });
+  }
+  Roof launch_on_cpu() const {
+    try {
+      return on_cpu([&](const Stream& s) { return enqueue_launch(s); });
+    } catch (const CaseUnsupported&) {
+      return {};  // the kernels are a vendor's, for its own device
+    }
+  }
   double fill_and_wait(const Stream& stream) const {
     const Buffer memory(stream.device(), KEEL_MEMORY_DEVICE, kLine);
     return meter_.time([&](uint64_t runs) {
@@ -276,6 +200,16 @@ class Survey {
                   on_cpu([&](const Stream& s) { return enqueue_operator(s); }), kFar, kEnqueue);
     } else {
       leave_out("latency/enqueue/operator", "the device does not compute add in float32");
+    }
+    if (!context_.has(KEEL_CAPABILITY_KERNELS)) {
+      leave_out("latency/enqueue/launch", "KERNELS is not claimed");
+    } else {
+      try {
+        add_latency("latency/enqueue/launch", enqueue_launch(stream_), launch_on_cpu(), kFar,
+                    kEnqueue);
+      } catch (const CaseUnsupported& missing) {
+        leave_out("latency/enqueue/launch", missing.what());
+      }
     }
     stream_.synchronize();
     add_latency("latency/fill_and_wait", fill_and_wait(stream_),

@@ -139,6 +139,9 @@ std::string summary_text(const Report& report) {
                         level.certified ? "yes" : "no: " + level.why_not);
   }
   text += unsupported_text(report) + evidence_text(report);
+  if (report.target.has_device()) {
+    text += fmt::format("how fast: keel conform perf {}\n", choice_options(report.settings.choice));
+  }
   for (const std::string& note : report.notes) text += note + "\n";
   if (!report.stopped.empty()) text += report.incomplete() + "\n";
   return text;

@@ -85,6 +85,16 @@ TEST(Report, JunitIsWellFormedAndCounts) {
   EXPECT_NE(junit.find("1 &lt; 2 &amp; &quot;that&quot;&#10;??"), std::string::npos) << junit;
 }
 
+TEST(Report, NamesTheCommandThatMeasuresSpeed) {
+  Report report = sample();
+  report.settings.choice.ordinal = 1;
+  EXPECT_NE(summary_text(report).find("how fast: keel conform perf --backend chip --device 1\n"),
+            std::string::npos)
+      << summary_text(report);
+  report.target.device = "";
+  EXPECT_EQ(summary_text(report).find("perf"), std::string::npos);
+}
+
 // Every format must say that the run is incomplete: a reader of one format must not take it for a
 // run without failures.
 TEST(Report, SaysInEachFormWhatWasNotRun) {

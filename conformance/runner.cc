@@ -432,15 +432,18 @@ void run_cases(const RunSettings& settings, const JudgedCases& cases,
   }
 }
 
+std::string choice_options(const PluginChoice& choice) {
+  std::string options =
+      choice.plugin.empty() ? "--backend " + choice.backend : "--plugin " + choice.plugin;
+  if (choice.emulated) options += " --emulated";
+  if (!choice.kernels.empty()) options += " --kernels " + choice.kernels;
+  if (choice.ordinal != 0) options += fmt::format(" --device {}", choice.ordinal);
+  return options;
+}
+
 std::string repeat_command(const RunSettings& settings, const std::string& id, bool full) {
-  const PluginChoice& choice = settings.choice;
-  std::string command = fmt::format(
-      "keel conform run {} --filter '{}' --seed {}",
-      choice.plugin.empty() ? "--backend " + choice.backend : "--plugin " + choice.plugin, id,
-      settings.seed);
-  if (choice.emulated) command += " --emulated";
-  if (!choice.kernels.empty()) command += " --kernels " + choice.kernels;
-  if (choice.ordinal != 0) command += fmt::format(" --device {}", choice.ordinal);
+  std::string command = fmt::format("keel conform run {} --filter '{}' --seed {}",
+                                    choice_options(settings.choice), id, settings.seed);
   if (settings.timeout_seconds != RunSettings().timeout_seconds) {
     command += fmt::format(" --timeout {}", settings.timeout_seconds);
   }

@@ -69,6 +69,8 @@ void run_cases(const RunSettings& settings, const JudgedCases& cases,
                const std::vector<std::string>& ids, std::chrono::steady_clock::time_point end,
                const RunListener& listener);
 
+// Returns the options that name the device: "--backend cuda --emulated".
+std::string choice_options(const PluginChoice& choice);
 // Returns the shell command that repeats one case.
 std::string repeat_command(const RunSettings& settings, const std::string& id, bool full);
 

@@ -49,9 +49,9 @@ TEST(ConformPerfTest, JsonHasEachFigureWithItsRoof) {
   // The CPU supports everything that is measured.
   EXPECT_EQ(report.at("left_out"), json::array());
   for (const char* wanted :
-       {"latency/enqueue/fill", "latency/enqueue/operator", "latency/fill_and_wait",
-        "latency/event_record_query", "latency/round_trip/copies", "latency/round_trip/alias",
-        "copy/host_to_device/pageable", "copy/device_to_host/pageable",
+       {"latency/enqueue/fill", "latency/enqueue/operator", "latency/enqueue/launch",
+        "latency/fill_and_wait", "latency/event_record_query", "latency/round_trip/copies",
+        "latency/round_trip/alias", "copy/host_to_device/pageable", "copy/device_to_host/pageable",
         "copy/host_to_device/pinned", "copy/device_to_host/pinned", "copy/within_device", "fill",
         "operator/add/float32", "operator/matmul/float32", "all_reduce/1KiB", "all_reduce/1MiB"}) {
     EXPECT_NE(std::find(names.begin(), names.end(), wanted), names.end()) << wanted;
