@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # torch_test.sh BUILD [TEST...]: makes the wheel and runs the tests in it, where ./dev torch has
 # installed PyTorch. TEST: a name as python3 -m unittest takes it, test_works.WorksTest.
+# torch_test.sh BUILD --judge [OPTION...] [TEST...]: PyTorch's own tests, beside tests/judge.txt.
 set -euo pipefail
 folder=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
 source "$folder/environment.sh"
@@ -37,4 +38,7 @@ elif [[ $1 == test_device_* ]]; then
   exec "$torch_environment/bin/python" -m unittest "$@"
 fi
 cd "$folder/tests"
+if [[ $1 == --judge ]]; then
+  exec "$torch_environment/bin/python" judge.py "${@:2}"
+fi
 exec "$torch_environment/bin/python" -m unittest "$@"
