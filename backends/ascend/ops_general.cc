@@ -18,6 +18,25 @@ bool is_float(const keel_tensor& tensor) {
 // ---- elementwise -----------------------------------------------------------------------
 
 // Tensors may be broadcast by strides of 0, which the library does by extents of 1.
+View broadcast_view(const keel_tensor& tensor) {
+  View view = view_of(tensor);
+  for (uint32_t axis = 0; axis < view.rank; ++axis) {
+    if (view.strides[axis] != 0) continue;
+    view.dims[axis] = 1;
+    view.strides[axis] = 1;
+  }
+  return view;
+}
+
+// Whether |a| and |b| broadcast each other to the shape of |y|: the library makes no larger output,
+// but both may be broadcast along one axis.
+bool covers(const View& a, const View& b, const View& y) {
+  for (uint32_t axis = 0; axis < y.rank; ++axis) {
+    if (a.dims[axis] != y.dims[axis] && b.dims[axis] != y.dims[axis]) return false;
+  }
+  return true;
+}
+
 bool supports_elementwise(const Functions& functions, const keel_op_call& call) {
   const auto a = kit::attributes<keel_op_elementwise_attributes>(call);
   const keel_tensor& y = output(call, 0);
@@ -31,8 +50,12 @@ bool supports_elementwise(const Functions& functions, const keel_op_call& call) 
   }
   if (!has_input(call, 0)) return false;
   const bool is_unary = !has_input(call, 1) && !has_input(call, 2);
-  // A broadcast operand of a function of one tensor is copied first.
-  if (is_unary && functions.aclnnInplaceCopy == nullptr) return false;
+  // A broadcast operand of a function of one tensor is copied first, and one of two where both are
+  // broadcast along an axis.
+  const bool is_copied =
+      is_unary || !covers(broadcast_view(input(call, 0)),
+                          broadcast_view(input(call, has_input(call, 1) ? 1 : 0)), view_of(y));
+  if (is_copied && functions.aclnnInplaceCopy == nullptr) return false;
   // The library rounds a factor or a number to 16 bits, or the product with the factor.
   const bool is_wide = is_float32(y);
   const bool is_binary = has_input(call, 1) && !has_input(call, 2);
@@ -69,25 +92,13 @@ bool supports_elementwise(const Functions& functions, const keel_op_call& call) 
   }
 }
 
-View broadcast_view(const keel_tensor& tensor) {
-  View view = view_of(tensor);
-  for (uint32_t axis = 0; axis < view.rank; ++axis) {
-    if (view.strides[axis] != 0) continue;
-    view.dims[axis] = 1;
-    view.strides[axis] = 1;
-  }
-  return view;
-}
-
-// Operators of one tensor do not broadcast: such a tensor is copied to y first.
-keel_status operand(OperatorCalls& calls, const View& a, const View& y, View* out_a) {
-  *out_a = a;
-  for (uint32_t axis = 0; axis < y.rank; ++axis) {
-    if (a.dims[axis] == y.dims[axis]) continue;
-    *out_a = y;
-    return KEEL_ACLNN(calls, InplaceCopy, y, a);
-  }
-  return KEEL_OK;
+// Copies |*in_out_a| to y first if their shapes differ, for operators that do not broadcast so far.
+// It then has strides of 0, so that y is no memory of an input.
+keel_status expand(OperatorCalls& calls, const View& y, View* in_out_a) {
+  const View a = *in_out_a;
+  if (std::equal(a.dims, a.dims + a.rank, y.dims)) return KEEL_OK;
+  *in_out_a = y;
+  return KEEL_ACLNN(calls, InplaceCopy, y, a);
 }
 
 keel_status run_elementwise(OperatorCalls& calls, const keel_op_call& call, Temporaries /*none*/) {
@@ -96,6 +107,7 @@ keel_status run_elementwise(OperatorCalls& calls, const keel_op_call& call, Temp
   View a = broadcast_view(input(call, 0));
   if (has_input(call, 1)) {
     const View b = broadcast_view(input(call, 1));
+    if (!covers(a, b, y)) KEEL_TRY(expand(calls, y, &a));
     switch (attributes.function) {
       case KEEL_ELEMENTWISE_FUNCTION_ADD:
         return KEEL_ACLNN(calls, Add, a, b, Scalar{attributes.alpha}, y);
@@ -110,7 +122,7 @@ keel_status run_elementwise(OperatorCalls& calls, const keel_op_call& call, Temp
   if (attributes.function == KEEL_ELEMENTWISE_FUNCTION_COPY) {
     return KEEL_ACLNN(calls, InplaceCopy, y, a);
   }
-  KEEL_TRY(operand(calls, a, y, &a));
+  KEEL_TRY(expand(calls, y, &a));
   switch (attributes.function) {
     case KEEL_ELEMENTWISE_FUNCTION_NEG:
       return KEEL_ACLNN(calls, Muls, a, Scalar{-1}, y);

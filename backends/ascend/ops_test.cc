@@ -202,6 +202,47 @@ TEST_F(AscendOpsTest, WithoutAFixedOrderSuchSumsAreNotClaimed) {
   }
 }
 
+// The library's output is no larger than the shape to which its operands broadcast each other.
+TEST_F(AscendOpsTest, TwoOperandsBroadcastAlongOneAxisFillIt) {
+  open();
+  keel_tensor row = floats({2, 3}, {1, 2, 4, 0, 0, 0});
+  row.strides[0] = 0;
+  keel_tensor one = floats({2, 3}, {2, 0, 0, 0, 0, 0});
+  one.strides[0] = one.strides[1] = 0;
+  const keel_tensor y = floats({2, 3}, std::vector<float>(6, 9));
+  const struct {
+    int64_t function;
+    std::vector<float> want;
+  } cases[] = {{KEEL_ELEMENTWISE_FUNCTION_ADD, {3, 4, 6, 3, 4, 6}},
+               {KEEL_ELEMENTWISE_FUNCTION_SUB, {-1, 0, 2, -1, 0, 2}},
+               {KEEL_ELEMENTWISE_FUNCTION_MUL, {2, 4, 8, 2, 4, 8}},
+               {KEEL_ELEMENTWISE_FUNCTION_DIV, {0.5, 1, 2, 0.5, 1, 2}}};
+  for (const auto& [function, want] : cases) {
+    const std::vector<keel_attribute> attributes = {{.i = function}, {.f = 1}, {.f = 0}, {.f = 0},
+                                                    {.f = 0},        {.i = 0}, {.i = 0}};
+    const Call call(KEEL_OP_ELEMENTWISE, {&row, &one, nullptr}, {y}, attributes);
+    ASSERT_TRUE(supports(call)) << function;
+    ASSERT_EQ(run(call), KEEL_OK) << t_error;
+    EXPECT_EQ(read(y), want) << function;
+  }
+}
+
+TEST_F(AscendOpsTest, OneOperandIsBroadcastToTheOutput) {
+  open();
+  keel_tensor row = floats({2, 3}, {1, 2, 4, 0, 0, 0});
+  row.strides[0] = 0;
+  const keel_tensor y = floats({2, 3}, std::vector<float>(6, 9));
+  for (const int64_t function : {KEEL_ELEMENTWISE_FUNCTION_NEG, KEEL_ELEMENTWISE_FUNCTION_COPY}) {
+    const Call call(KEEL_OP_ELEMENTWISE, {&row, nullptr, nullptr}, {y},
+                    {{.i = function}, {.f = 1}, {.f = 0}, {.f = 0}, {.f = 0}, {.i = 0}, {.i = 0}});
+    ASSERT_TRUE(supports(call)) << function;
+    ASSERT_EQ(run(call), KEEL_OK) << t_error;
+    const bool negates = function == KEEL_ELEMENTWISE_FUNCTION_NEG;
+    EXPECT_EQ(read(y), negates ? (std::vector<float>{-1, -2, -4, -1, -2, -4})
+                               : (std::vector<float>{1, 2, 4, 1, 2, 4}));
+  }
+}
+
 // The second kernel that makes the mask is refused while the first one still waits to write it.
 TEST_F(AscendOpsTest, CausalMaskOutlivesAFailureWhileItIsMade) {
   open("memory_mib=64 faults=stall:op@1=50,refuse:op@2");

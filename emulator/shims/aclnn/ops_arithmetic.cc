@@ -10,6 +10,19 @@
 namespace keel::emulator::aclnn {
 namespace {
 
+// Whether |out| has the shape to which |a| and |b| broadcast each other, and no larger one.
+bool is_broadcast_of(const Dims& a, const Dims& b, const Dims& out) {
+  const auto reaches = [&](const Dims& from, size_t axis) {
+    const size_t skipped = out.size() - from.size();
+    return axis >= skipped && from[axis - skipped] == out[axis];
+  };
+  if (!broadcasts(a, out) || !broadcasts(b, out)) return false;
+  for (size_t axis = 0; axis < out.size(); ++axis) {
+    if (!reaches(a, axis) && !reaches(b, axis)) return false;
+  }
+  return true;
+}
+
 // Prepares out[i] = function(a[i], b[i]), with both inputs broadcast to the output.
 template <typename Function>
 aclnnStatus prepare_binary(const char* name, const aclTensor* a, const aclTensor* b,
@@ -17,7 +30,7 @@ aclnnStatus prepare_binary(const char* name, const aclTensor* a, const aclTensor
                            aclOpExecutor** executor) {
   if (a == nullptr || b == nullptr || out == nullptr) return kNullPointer;
   const Dims& dims = tensor_of(name, out).dims;
-  if (!broadcasts(tensor_of(name, a).dims, dims) || !broadcasts(tensor_of(name, b).dims, dims)) {
+  if (!is_broadcast_of(tensor_of(name, a).dims, tensor_of(name, b).dims, dims)) {
     return kBadParameter;
   }
   return prepare(
