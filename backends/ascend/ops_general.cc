@@ -77,6 +77,12 @@ bool supports_elementwise(const Functions& functions, const keel_op_call& call) 
              !std::isnan(a.c_number);
     case KEEL_ELEMENTWISE_FUNCTION_GELU:
       return is_unary && functions.aclnnGeluV2 != nullptr;
+    case KEEL_ELEMENTWISE_FUNCTION_TANH:
+      return is_unary && functions.aclnnTanh != nullptr;
+    case KEEL_ELEMENTWISE_FUNCTION_SIGMOID:
+      return is_unary && functions.aclnnSigmoid != nullptr;
+    case KEEL_ELEMENTWISE_FUNCTION_RSQRT:
+      return is_unary && functions.aclnnRsqrt != nullptr;
     case KEEL_ELEMENTWISE_FUNCTION_ADD:
       if (is_binary) return is_wide || a.alpha == 1;
       return is_unary && is_wide && functions.aclnnAdds != nullptr;
@@ -87,6 +93,8 @@ bool supports_elementwise(const Functions& functions, const keel_op_call& call) 
       return is_unary && is_wide && functions.aclnnMuls != nullptr;
     case KEEL_ELEMENTWISE_FUNCTION_DIV:
       return is_binary && functions.aclnnDiv != nullptr;
+    case KEEL_ELEMENTWISE_FUNCTION_MAXIMUM:
+      return is_binary && functions.aclnnMaximum != nullptr;
     default:
       return false;
   }
@@ -115,6 +123,8 @@ keel_status run_elementwise(OperatorCalls& calls, const keel_op_call& call, Temp
         return KEEL_ACLNN(calls, Sub, a, b, Scalar{attributes.alpha}, y);
       case KEEL_ELEMENTWISE_FUNCTION_MUL:
         return KEEL_ACLNN(calls, Mul, a, b, y);
+      case KEEL_ELEMENTWISE_FUNCTION_MAXIMUM:
+        return KEEL_ACLNN(calls, Maximum, a, b, y);
       default:
         return KEEL_ACLNN(calls, Div, a, b, y);
     }
@@ -139,6 +149,12 @@ keel_status run_elementwise(OperatorCalls& calls, const keel_op_call& call, Temp
                         Scalar{attributes.c_number}, y);
     case KEEL_ELEMENTWISE_FUNCTION_GELU:
       return KEEL_ACLNN(calls, GeluV2, a, ACLNN_GELU_ERF, y);
+    case KEEL_ELEMENTWISE_FUNCTION_TANH:
+      return KEEL_ACLNN(calls, Tanh, a, y);
+    case KEEL_ELEMENTWISE_FUNCTION_SIGMOID:
+      return KEEL_ACLNN(calls, Sigmoid, a, y);
+    case KEEL_ELEMENTWISE_FUNCTION_RSQRT:
+      return KEEL_ACLNN(calls, Rsqrt, a, y);
     case KEEL_ELEMENTWISE_FUNCTION_ADD:
       return KEEL_ACLNN(calls, Adds, a, Scalar{attributes.b_number}, Scalar{attributes.alpha}, y);
     default:

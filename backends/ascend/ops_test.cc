@@ -216,7 +216,8 @@ TEST_F(AscendOpsTest, TwoOperandsBroadcastAlongOneAxisFillIt) {
   } cases[] = {{KEEL_ELEMENTWISE_FUNCTION_ADD, {3, 4, 6, 3, 4, 6}},
                {KEEL_ELEMENTWISE_FUNCTION_SUB, {-1, 0, 2, -1, 0, 2}},
                {KEEL_ELEMENTWISE_FUNCTION_MUL, {2, 4, 8, 2, 4, 8}},
-               {KEEL_ELEMENTWISE_FUNCTION_DIV, {0.5, 1, 2, 0.5, 1, 2}}};
+               {KEEL_ELEMENTWISE_FUNCTION_DIV, {0.5, 1, 2, 0.5, 1, 2}},
+               {KEEL_ELEMENTWISE_FUNCTION_MAXIMUM, {2, 2, 4, 2, 2, 4}}};
   for (const auto& [function, want] : cases) {
     const std::vector<keel_attribute> attributes = {{.i = function}, {.f = 1}, {.f = 0}, {.f = 0},
                                                     {.f = 0},        {.i = 0}, {.i = 0}};
@@ -240,6 +241,25 @@ TEST_F(AscendOpsTest, OneOperandIsBroadcastToTheOutput) {
     const bool negates = function == KEEL_ELEMENTWISE_FUNCTION_NEG;
     EXPECT_EQ(read(y), negates ? (std::vector<float>{-1, -2, -4, -1, -2, -4})
                                : (std::vector<float>{1, 2, 4, 1, 2, 4}));
+  }
+}
+
+TEST_F(AscendOpsTest, FunctionsOfOneTensorAreTheLibrarys) {
+  open();
+  const keel_tensor x = floats({3}, {0, 4, kInfinity});
+  const keel_tensor y = floats({3}, {9, 9, 9});
+  const struct {
+    int64_t function;
+    std::vector<float> want;
+  } cases[] = {{KEEL_ELEMENTWISE_FUNCTION_SIGMOID, {0.5, 0.98201376f, 1}},
+               {KEEL_ELEMENTWISE_FUNCTION_TANH, {0, 0.99932930f, 1}},
+               {KEEL_ELEMENTWISE_FUNCTION_RSQRT, {kInfinity, 0.5, 0}}};
+  for (const auto& [function, want] : cases) {
+    const Call call(KEEL_OP_ELEMENTWISE, {&x, nullptr, nullptr}, {y},
+                    {{.i = function}, {.f = 1}, {.f = 0}, {.f = 0}, {.f = 0}, {.i = 0}, {.i = 0}});
+    ASSERT_TRUE(supports(call)) << function;
+    ASSERT_EQ(run(call), KEEL_OK) << t_error;
+    EXPECT_EQ(read(y), want) << function;
   }
 }
 

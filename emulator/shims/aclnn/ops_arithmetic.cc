@@ -235,6 +235,37 @@ aclnnStatus aclnnLogGetWorkspaceSize(const aclTensor* self, aclTensor* out, uint
 }
 KEEL_SECOND_PHASE(Log)
 
+aclnnStatus aclnnTanhGetWorkspaceSize(const aclTensor* self, aclTensor* out,
+                                      uint64_t* workspaceSize, aclOpExecutor** executor) {
+  return prepare_unary(
+      "aclnnTanh", self, out, [](double x) { return std::tanh(x); }, workspaceSize, executor);
+}
+KEEL_SECOND_PHASE(Tanh)
+
+aclnnStatus aclnnSigmoidGetWorkspaceSize(const aclTensor* self, aclTensor* out,
+                                         uint64_t* workspaceSize, aclOpExecutor** executor) {
+  return prepare_unary(
+      "aclnnSigmoid", self, out, [](double x) { return 1 / (1 + std::exp(-x)); }, workspaceSize,
+      executor);
+}
+KEEL_SECOND_PHASE(Sigmoid)
+
+aclnnStatus aclnnRsqrtGetWorkspaceSize(const aclTensor* self, aclTensor* out,
+                                       uint64_t* workspaceSize, aclOpExecutor** executor) {
+  return prepare_unary(
+      "aclnnRsqrt", self, out, [](double x) { return 1 / std::sqrt(x); }, workspaceSize, executor);
+}
+KEEL_SECOND_PHASE(Rsqrt)
+
+aclnnStatus aclnnMaximumGetWorkspaceSize(const aclTensor* self, const aclTensor* other,
+                                         aclTensor* out, uint64_t* workspaceSize,
+                                         aclOpExecutor** executor) {
+  return prepare_binary(
+      "aclnnMaximum", self, other, out,
+      [](double a, double b) { return std::isnan(a) || a > b ? a : b; }, workspaceSize, executor);
+}
+KEEL_SECOND_PHASE(Maximum)
+
 aclnnStatus aclnnGeScalarGetWorkspaceSize(const aclTensor* self, const aclScalar* other,
                                           aclTensor* out, uint64_t* workspaceSize,
                                           aclOpExecutor** executor) {
