@@ -33,13 +33,43 @@ std::string digest_of(Json certificate) {
   return sha256_of_text(certificate.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-Json level_json(const LevelSummary& level) {
+// Returns the first letter of each case's outcome, which no two outcomes share.
+std::string outcomes_of(const Report& report, Level level) {
+  std::string letters;
+  for (const CaseResult& result : report.results) {
+    if (level_of(result.id) == level) letters += outcome_name(result.outcome)[0];
+  }
+  return letters;
+}
+
+Json level_json(const Report& report, const LevelSummary& level) {
   Json json = {{"level", level_info(level.level).name}, {"certified", level.certified}};
   for (size_t i = 0; i < kOutcomeCount; ++i) {
     json["counts"][outcome_name(static_cast<Outcome>(i))] = level.counts[i];
   }
-  if (!level.certified) json["why_not"] = level.why_not;
+  if (level.certified) {
+    json["outcomes"] = outcomes_of(report, level.level);
+  } else {
+    json["why_not"] = level.why_not;
+  }
   return json;
+}
+
+const char* outcome_of_letter(char letter) {
+  for (size_t i = 0; i < kOutcomeCount; ++i) {
+    const char* const name = outcome_name(static_cast<Outcome>(i));
+    if (name[0] == letter) return name;
+  }
+  return "unknown";
+}
+
+// Appends the waiver unless the list has it: a waiver may fit several cases.
+void add_waiver(const Waiver& waiver, Json* list) {
+  Json json = {{"case", waiver.case_glob},
+               {"backend", waiver.backend},
+               {"reason", waiver.reason},
+               {"expires", waiver.expires}};
+  if (std::find(list->begin(), list->end(), json) == list->end()) list->push_back(std::move(json));
 }
 
 }  // namespace
@@ -75,6 +105,38 @@ std::string results_digest(const Report& report) {
   return sha256_of_text(text);
 }
 
+std::string first_difference(const Certificate& certificate, const Report& report) {
+  for (const auto& [level, then] : certificate.outcomes) {
+    const std::string now = outcomes_of(report, level);
+    if (now.size() != then.size()) continue;  // other cases, or some did not run
+    const auto [differs, letter] = std::mismatch(now.begin(), now.end(), then.begin());
+    if (differs == now.end()) continue;
+    auto left = differs - now.begin();
+    for (const CaseResult& result : report.results) {
+      if (level_of(result.id) != level || left-- > 0) continue;
+      return fmt::format("{}: {}, then {}", result.id, outcome_name(result.outcome),
+                         outcome_of_letter(*letter));
+    }
+  }
+  for (const CaseResult& result : report.results) {
+    if (is_failure(result.outcome)) {
+      return fmt::format("{}: {}", result.id, outcome_name(result.outcome));
+    }
+  }
+  for (const LevelSummary& level : report.levels) {
+    if (!level.certified) {
+      return fmt::format("level {}: {}", level_info(level.level).name, level.why_not);
+    }
+  }
+  for (const auto& [level, then] : certificate.outcomes) {
+    const size_t now = outcomes_of(report, level).size();
+    if (now != then.size()) {
+      return fmt::format("level {}: {} cases, then {}", level_info(level).name, now, then.size());
+    }
+  }
+  return "other cases than those of the certificate";
+}
+
 std::string failures_text(const Report& report) {
   bool is_real = false;
   bool is_injected = false;
@@ -90,10 +152,14 @@ std::string failures_text(const Report& report) {
 
 std::string certificate_text(const Report& report) {
   Json levels = Json::array();
-  for (const LevelSummary& level : report.levels) levels.push_back(level_json(level));
+  for (const LevelSummary& level : report.levels) levels.push_back(level_json(report, level));
   Json waived = Json::array();
+  Json waivers = Json::array();
   for (const CaseResult& result : report.results) {
-    if (result.outcome == Outcome::kWaived) waived.push_back({result.id, result.message});
+    if (result.outcome == Outcome::kWaived) {
+      waived.push_back({result.id, result.message});
+      if (result.waiver) add_waiver(*result.waiver, &waivers);
+    }
   }
   const RunSettings& settings = report.settings;
   Json certificate = {{"certificate", "keel conform"},
@@ -112,6 +178,7 @@ std::string certificate_text(const Report& report) {
                       {"profile", report.profile},
                       {"levels", levels},
                       {"waived", waived},
+                      {"waivers", waivers},
                       {"failures", failures_text(report)},
                       {"proves", kProves},
                       {"results_sha256", results_digest(report)}};
@@ -154,10 +221,16 @@ bool read_certificate(const std::string& text, Certificate* out_certificate, std
     // Certificates written before --kernels existed lack this member.
     if (choice.has("kernels")) settings.choice.kernels = choice.at("kernels").text();
     for (const JsonValue& level : root.at("levels").elements()) {
-      if (level.at("certified").boolean()) certificate.levels.push_back(level.at("level").text());
+      if (!level.at("certified").boolean()) continue;
+      certificate.levels.push_back(level.at("level").text());
+      const auto known = find_level(certificate.levels.back());
+      if (known && level.has("outcomes")) {  // earlier certificates lack this member
+        certificate.outcomes[*known] = level.at("outcomes").text();
+      }
     }
     // Earlier certificates lack this member.
     certificate.failures = root.has("failures") ? root.at("failures").text() : "untested";
+    certificate.waived = root.at("waived").elements().size();
     *out_certificate = std::move(certificate);
   } catch (const JsonError& wrong) {
     *error = wrong.what();

@@ -3,6 +3,7 @@
 #ifndef KEEL_CONFORMANCE_CERTIFICATE_H_
 #define KEEL_CONFORMANCE_CERTIFICATE_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct Certificate {
   RunSettings settings;
   std::vector<std::string> levels;  // certified levels
   std::string failures;             // failures_text() of the run
+  size_t waived = 0;                // cases that failed by a waiver
+  // The first letter of the outcome of each case of a certified level, in the order of the cases;
+  // certificates of earlier versions lack it.
+  std::map<Level, std::string> outcomes;
 };
 
 // Returns how work was made to fail in the cases that passed: "real" by the chip itself, "injected"
@@ -41,6 +46,11 @@ bool read_certificate(const std::string& text, Certificate* out_certificate, std
 // Returns the digest of the case ids and outcomes of the certified levels. Another run with the
 // same seed reproduces the digest.
 std::string results_digest(const Report& report);
+
+// Says where |report|, a run of the certified levels, differs from the run of the certificate: the
+// first case with another outcome, else the first level that is not certified. Call it where the
+// digests differ or the run failed.
+std::string first_difference(const Certificate& certificate, const Report& report);
 
 }  // namespace keel::conformance
 

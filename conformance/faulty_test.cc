@@ -289,11 +289,14 @@ TEST_F(Conform, WaivesKnownFailuresAndRefusesToWaiveAPass) {
     std::ofstream(waivers) << all;
   };
   const std::string option = "--level memory --waivers '" + waivers.string() + "' ";
+  const std::string certificate = (folder_ / "certificate.json").string();
   write({"memory/impossible_size/*", "memory/exhausted", "memory/tables/refused_sizes/*",
          "memory/tables/failure_of_another_thread", "memory/tables/full"});
-  EXPECT_EQ(run("false_ok", option), 0) << output_;
+  EXPECT_EQ(run("false_ok", option + "--certificate '" + certificate + "'"), 0) << output_;
   EXPECT_EQ(outcome("memory/exhausted"), "waived");
   EXPECT_EQ(level("memory").at("certified"), true);
+  EXPECT_EQ(conform("verify --rerun '" + certificate + "'"), 0) << output_;
+  EXPECT_NE(output_.find("; waived cases: "), std::string::npos) << output_;
   write({"memory/*"});
   EXPECT_EQ(run("false_ok", option), 1);
   EXPECT_EQ(outcome("memory/kind/device"), "fail");

@@ -65,7 +65,7 @@ bool select_cases(const SessionOptions& options, const Discovery& found, Plan* o
   std::set<std::string> failed;
   const bool only_failed = !options.rerun_failed.empty();
   if (only_failed && !read_failed(options.rerun_failed, &failed, error)) return false;
-  std::map<Level, uint32_t> fitting;  // matching cases per level so far
+  std::map<Level, std::vector<std::string>> fitting;  // ids of the matching cases of each level
   for (const Case& each : found.cases->all()) {
     const Level level = level_of(each.id);
     if (std::find(out_plan->levels.begin(), out_plan->levels.end(), level) ==
@@ -81,11 +81,13 @@ bool select_cases(const SessionOptions& options, const Discovery& found, Plan* o
       out_plan->filtered = true;
       continue;
     }
-    if (fitting[level]++ % options.every != 0) {
-      out_plan->filtered = true;
-      continue;
-    }
-    out_plan->ids.push_back(each.id);
+    fitting[level].push_back(each.id);
+  }
+  for (const auto& [level, ids] : fitting) {
+    // A level with fewer cases than |options.every| has one in the sample too.
+    const size_t first = options.first % std::min<size_t>(options.every, ids.size());
+    for (size_t i = first; i < ids.size(); i += options.every) out_plan->ids.push_back(ids[i]);
+    out_plan->filtered = out_plan->filtered || options.every > 1;
   }
   // Without a device a level above null has no cases, which is not an error.
   if (out_plan->ids.empty() && only_failed) {

@@ -148,6 +148,61 @@ TEST(Certificate, IsReadBack) {
   EXPECT_EQ(certificate.failures, "untested");
 }
 
+// Of two waived cases under one waiver, and an unsupported one.
+Report waived_sample() {
+  Report report = sample();
+  report.results.resize(4);
+  report.results[1].outcome = Outcome::kPass;
+  report.results.push_back({"core/e", Outcome::kFail, 0, "wrong"});
+  report.results.push_back({"core/f", Outcome::kFail, 0, "wrong"});
+  Waivers waivers;
+  waivers.active = {{"core/[bef]", "chip", "known", "2999-12-31"}};
+  apply_waivers(waivers, &report.results, &report.notes);
+  report.levels = summarise(report.results,
+                            {{Level::kNull, Level::kCore}, false, "", report.target.capabilities});
+  return report;
+}
+
+TEST(Certificate, HoldsTheWaiversThatItRestsOn) {
+  const std::string text = certificate_text(waived_sample());
+  Certificate certificate;
+  std::string error;
+  ASSERT_TRUE(read_certificate(text, &certificate, &error)) << error;
+  EXPECT_EQ(certificate.levels, (std::vector<std::string>{"null", "core"}));
+  EXPECT_EQ(certificate.waived, 3U);
+  Waivers waivers;
+  ASSERT_TRUE(parse_waivers(text, "chip", "2026-01-03", &waivers, &error)) << error;
+  ASSERT_EQ(waivers.active.size(), 1U);
+  EXPECT_EQ(waivers.active[0].case_glob, "core/[bef]");
+  EXPECT_EQ(waivers.active[0].reason, "known");
+  Waivers expired;
+  ASSERT_TRUE(parse_waivers(text, "chip", "3000-01-01", &expired, &error)) << error;
+  EXPECT_TRUE(expired.active.empty());
+}
+
+TEST(Certificate, NamesTheFirstCaseThatDiffers) {
+  Certificate certificate;
+  std::string error;
+  ASSERT_TRUE(read_certificate(certificate_text(waived_sample()), &certificate, &error)) << error;
+  const auto difference = [&](size_t index, Outcome outcome) {
+    Report report = waived_sample();
+    report.results[index].outcome = outcome;
+    return first_difference(certificate, report);
+  };
+  EXPECT_EQ(difference(1, Outcome::kFail), "core/a: fail, then pass");
+  EXPECT_EQ(difference(2, Outcome::kPass), "core/b: pass, then waived");
+  EXPECT_EQ(difference(3, Outcome::kPass), "core/c: pass, then unsupported");
+  Report shorter = waived_sample();
+  shorter.results.pop_back();
+  EXPECT_EQ(first_difference(certificate, shorter), "level core: 4 cases, then 5");
+  Report stopped = waived_sample();
+  stopped.levels[1].certified = false;
+  stopped.levels[1].why_not = "out of time";
+  EXPECT_EQ(first_difference(certificate, stopped), "level core: out of time");
+  certificate.outcomes.clear();  // of an earlier version
+  EXPECT_EQ(difference(1, Outcome::kTimeout), "core/a: timeout");
+}
+
 TEST(Certificate, SaysHowWorkWasMadeToFail) {
   const auto failures_with = [](std::vector<CaseResult> results) {
     Report report = sample();

@@ -59,6 +59,7 @@ void apply_waivers(const Waivers& waivers, std::vector<CaseResult>* results,
     const Waiver* waiver = waivers.find(result.id);
     if (waiver == nullptr) continue;
     used.insert(waiver);
+    result.waiver = *waiver;
     if (is_failure(result.outcome)) {
       result.message = fmt::format("waived until {}: {}\n{}: {}", waiver->expires, waiver->reason,
                                    outcome_name(result.outcome), result.message);

@@ -43,6 +43,7 @@ struct CaseResult {
   double seconds = 0;
   std::string message;  // the reason, for every outcome but a plain pass
   Evidence evidence{};
+  std::optional<Waiver> waiver{};  // that apply_waivers() found for the case
 };
 
 // Turns the failures that |waivers| allow into kWaived, and a pass with a waiver into a failure,

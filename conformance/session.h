@@ -20,7 +20,8 @@ struct SessionOptions {
   std::vector<std::string> levels;  // names; empty: all
   std::string filter;               // a glob over ids; empty: all
   uint32_t within_seconds = 0;      // begin no case after this time; 0: no limit
-  uint32_t every = 1;               // a sample: run the first of every |every| cases per level
+  uint32_t every = 1;               // a sample: run one of every |every| cases per level
+  uint64_t first = 0;               // of the sample, modulo |every|: 0 runs the first of them
   bool fail_fast = false;           // begin no case after the first failure
   bool here = false;                // run the cases in this process, for a debugger
   std::string rerun_failed;         // a report whose failed cases run again; empty: none

@@ -64,8 +64,9 @@ bool parse_waivers(const std::string& json, const std::string& backend, std::str
                    Waivers* out_waivers, std::string* error) {
   nlohmann::json list;
   if (!parse_json(json, &list, error)) return false;
+  if (list.is_object() && list.contains("waivers")) list = nlohmann::json(list.at("waivers"));
   if (!list.is_array()) {
-    *error = "the file is no JSON array";
+    *error = "the file is neither a JSON array nor a certificate with waivers";
     return false;
   }
   for (size_t i = 0; i < list.size(); ++i) {

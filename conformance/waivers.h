@@ -29,10 +29,10 @@ struct Waivers {
   const Waiver* find(const std::string& case_id) const;
 };
 
-// Parses [{"case": glob, "backend": name, "reason": text, "expires": "YYYY-MM-DD"}, ...]. Skips
-// waivers of other backends, and expired ones (before |today|) with a message. For any other
-// content returns false, with a sentence in |error|: every waiver needs a reason and an expiry
-// date.
+// Parses [{"case": glob, "backend": name, "reason": text, "expires": "YYYY-MM-DD"}, ...], or a
+// certificate, whose member "waivers" is such a list. Skips waivers of other backends, and expired
+// ones (before |today|) with a message. For any other content returns false, with a sentence in
+// |error|: every waiver needs a reason and an expiry date.
 bool parse_waivers(const std::string& json, const std::string& backend, std::string_view today,
                    Waivers* out_waivers, std::string* error);
 

@@ -35,9 +35,20 @@ TEST(Waivers, AreIgnoredWithAMessageOnceExpired) {
   EXPECT_NE(next_day.messages[0].find("expired on 2026-06-30"), std::string::npos);
 }
 
+TEST(Waivers, OfACertificateAreRead) {
+  Waivers waivers;
+  std::string error;
+  const std::string certificate = R"({"certificate": "keel conform", "waivers": )";
+  ASSERT_TRUE(parse_waivers(certificate + kWaivers + "}", "cpu", "2026-06-30", &waivers, &error))
+      << error;
+  ASSERT_EQ(waivers.active.size(), 1U);
+  EXPECT_EQ(waivers.active[0].case_glob, "ops/matmul/*");
+}
+
 TEST(Waivers, NeedEveryMember) {
   for (const char* text :
-       {"{}", "nonsense", "[1]", R"([{"case": "*", "backend": "cpu", "reason": "r"}])",
+       {"{}", R"({"waivers": {}})", "nonsense", "[1]",
+        R"([{"case": "*", "backend": "cpu", "reason": "r"}])",
         R"([{"case": "*", "backend": "cpu", "reason": "", "expires": "2026-01-01"}])",
         R"([{"case": "*", "backend": "cpu", "reason": "r", "expires": "soon"}])",
         R"([{"case": "*", "backend": "cpu", "reason": "r", "expires": "2026-01-01", "x": 1}])"}) {
