@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/command.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -9,6 +12,7 @@
 
 #include "conformance/here.h"
 #include "conformance/perf_command.h"
+#include "conformance/plan.h"
 #include "conformance/protocol.h"
 #include "conformance/session.h"
 #include "conformance/sharer.h"
@@ -83,8 +87,10 @@ void add_run(CLI::App& conform, int* exit_code) {
                "in this process, with what the plugin prints seen at once; certifies nothing");
   const auto gdb = std::make_shared<bool>(false);
   run.add_flag("--gdb", *gdb, "--here under gdb, which stops in the plugin");
-  run.add_option("--rerun-failed", options->rerun_failed,
-                 "only the cases that failed in a report written by --json")
+  run.add_option(
+         "--rerun-failed", options->rerun_failed,
+         "only the cases that failed in a report written by --json, with its seed, profile, "
+         "timeout and device; all of them if the plugin did not load")
       ->type_name("FILE");
   run.add_flag("--fail-fast", options->fail_fast, "begin no case after one has failed");
   run.add_option("--json", options->json_file, "write the report as JSON")->type_name("FILE");
@@ -94,8 +100,16 @@ void add_run(CLI::App& conform, int* exit_code) {
       ->type_name("FILE");
   run.add_option("--waivers", options->waivers_file, "known failures to let pass for a while")
       ->type_name("FILE");
-  run.callback([options, timeout, gdb, exit_code] {
+  run.callback([options, timeout, gdb, exit_code, &run] {
     if (timeout->count() == 0) options->settings.timeout_seconds = default_timeout_seconds();
+    std::string error;
+    if (!options->rerun_failed.empty() &&
+        !take_from_report([&](const char* option) { return run.count(option) != 0; }, options.get(),
+                          &error)) {
+      fmt::print(stderr, "keel conform: {}\n", error);
+      *exit_code = kExitUsage;
+      return;
+    }
     *exit_code = *gdb ? start_debugger(command_line()) : run_session(*options, nullptr);
   });
 }

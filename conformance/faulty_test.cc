@@ -407,7 +407,8 @@ TEST_F(Conform, SampleRunsTheFirstOfEveryNCasesAndCertifiesNothing) {
 }
 
 TEST_F(Conform, FailedCasesAreRunAgainAndInOneProcess) {
-  EXPECT_EQ(run("wrong_last_element", "--level null,ops --fail-fast --jobs 1"), 1) << output_;
+  EXPECT_EQ(run("wrong_last_element", "--level null,ops --fail-fast --jobs 1 --seed 7"), 1)
+      << output_;
   std::string failed;
   for (const Json& result : report_.at("results")) {
     if (result.at("outcome") == "fail") failed = result.at("id");
@@ -420,6 +421,7 @@ TEST_F(Conform, FailedCasesAreRunAgainAndInOneProcess) {
   EXPECT_EQ(run("wrong_last_element", "--rerun-failed '" + before + "'"), 1) << output_;
   ASSERT_EQ(report_.at("results").size(), 1U) << output_;
   EXPECT_EQ(outcome(failed), "fail");
+  EXPECT_EQ(report_.at("seed"), 7);
   EXPECT_EQ(run("none", "--rerun-failed '" + before + "'"), 0) << output_;
   EXPECT_EQ(level("ops").at("certified"), false);
   EXPECT_EQ(conform("run --here --plugin '" + plugin("wrong_last_element") + "' --rerun-failed '" +

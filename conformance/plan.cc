@@ -16,8 +16,56 @@ namespace keel::conformance {
 
 namespace {
 
-// Reads the ids of the failed cases from the report |path|.
-bool read_failed(const std::string& path, std::set<std::string>* out_ids, std::string* error) {
+// Takes from |report| each member that the command line does not give: false of is_given(option).
+// Reports of earlier versions lack some.
+class ReportOptions {
+ public:
+  ReportOptions(const JsonValue& report, const std::function<bool(const char*)>& is_given)
+      : report_(report), is_given_(is_given) {}
+
+  // Throws JsonError, like the functions below.
+  void settings(SessionOptions* options) const {
+    RunSettings& settings = options->settings;
+    count("--seed", "seed", &settings.seed);
+    count("--timeout", "timeout_seconds", &settings.timeout_seconds);
+    count("--device", "ordinal", &settings.choice.ordinal);
+    text("--kernels", "kernels", &settings.choice.kernels);
+    text("--profile", "profile", &options->profile);
+    if (takes("--emulated", "emulated")) {
+      settings.choice.emulated = report_.at("emulated").boolean();
+    }
+  }
+  void cases(SessionOptions* options) const {
+    text("--filter", "filter", &options->filter);
+    count("--every", "every", &options->every);
+    options->every = std::max(options->every, 1U);
+    if (!takes("--level", "levels")) return;
+    for (const JsonValue& each : report_.at("levels").elements()) {
+      options->levels.push_back(each.at("level").text());
+    }
+  }
+
+ private:
+  bool takes(const char* option, const char* member) const {
+    return !is_given_(option) && report_.has(member);
+  }
+  template <typename Number>
+  void count(const char* option, const char* member, Number* out_number) const {
+    if (takes(option, member)) *out_number = report_.at(member).count<Number>();
+  }
+  void text(const char* option, const char* member, std::string* out_text) const {
+    if (takes(option, member)) *out_text = report_.at(member).text();
+  }
+
+  const JsonValue& report_;
+  const std::function<bool(const char*)>& is_given_;
+};
+
+}  // namespace
+
+bool take_from_report(const std::function<bool(const char* option)>& is_given,
+                      SessionOptions* options, std::string* error) {
+  const std::string& path = options->rerun_failed;
   std::string text;
   if (!read_file(path, &text)) {
     *error = path + " cannot be read";
@@ -29,9 +77,23 @@ bool read_failed(const std::string& path, std::set<std::string>* out_ids, std::s
     return false;
   }
   try {
-    for (const JsonValue& each : JsonValue(json).at("results").elements()) {
+    const JsonValue report(json);
+    const std::vector<JsonValue> results = report.at("results").elements();
+    for (const JsonValue& each : results) {
       const auto outcome = find_outcome(each.at("outcome").text());
-      if (outcome && is_failure(*outcome)) out_ids->insert(each.at("id").text());
+      if (outcome && is_failure(*outcome)) options->failed.insert(each.at("id").text());
+    }
+    if (options->failed.empty()) {
+      *error = fmt::format("no case of {} failed", path);
+      return false;
+    }
+    const ReportOptions taken(report, is_given);
+    taken.settings(options);
+    // The report of a plugin that did not load has this case alone, and no device.
+    if (results.size() == 1 && options->failed.count("null/load") != 0 &&
+        report.at("target").at("device").text().empty()) {
+      options->failed.clear();
+      taken.cases(options);
     }
   } catch (const JsonError& wrong) {
     *error = fmt::format("{} is no report of `keel conform run --json`: {}", path, wrong.what());
@@ -39,8 +101,6 @@ bool read_failed(const std::string& path, std::set<std::string>* out_ids, std::s
   }
   return true;
 }
-
-}  // namespace
 
 bool parse_levels(const std::vector<std::string>& names, std::vector<Level>* out_levels,
                   std::string* error) {
@@ -62,9 +122,7 @@ bool parse_levels(const std::vector<std::string>& names, std::vector<Level>* out
 
 bool select_cases(const SessionOptions& options, const Discovery& found, Plan* out_plan,
                   std::string* error) {
-  std::set<std::string> failed;
-  const bool only_failed = !options.rerun_failed.empty();
-  if (only_failed && !read_failed(options.rerun_failed, &failed, error)) return false;
+  const bool only_failed = !options.failed.empty();
   std::map<Level, std::vector<std::string>> fitting;  // ids of the matching cases of each level
   for (const Case& each : found.cases->all()) {
     const Level level = level_of(each.id);
@@ -72,7 +130,7 @@ bool select_cases(const SessionOptions& options, const Discovery& found, Plan* o
         out_plan->levels.end()) {
       continue;
     }
-    if (only_failed && failed.count(each.id) == 0) {
+    if (only_failed && options.failed.count(each.id) == 0) {
       out_plan->filtered = true;
       continue;
     }

@@ -3,6 +3,7 @@
 #ifndef KEEL_CONFORMANCE_PLAN_H_
 #define KEEL_CONFORMANCE_PLAN_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,13 @@ struct Plan {
 // |names| is empty. Returns false, with a sentence in |error|, for an unknown name.
 bool parse_levels(const std::vector<std::string>& names, std::vector<Level>* out_levels,
                   std::string* error);
+// Sets |options->failed| to the failed cases of the report |options->rerun_failed|, and takes what
+// else decides about a result from there, except where |is_given| returns true for the option's
+// name ("--seed"): otherwise a case that failed under another seed may pass. After a plugin that
+// did not load, the cases are those of the report's run. On failure returns false and puts a
+// sentence in |error|.
+bool take_from_report(const std::function<bool(const char* option)>& is_given,
+                      SessionOptions* options, std::string* error);
 // Selects the case ids; |out_plan->levels| must be set. On failure returns false and puts a
 // sentence in |error|.
 bool select_cases(const SessionOptions& options, const Discovery& found, Plan* out_plan,

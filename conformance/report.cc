@@ -180,6 +180,7 @@ std::string to_json_text(const Report& report) {
                {"date", report.date},
                {"target", report.target},
                {"plugin_sha256", report.plugin_sha256},
+               {"ordinal", report.settings.choice.ordinal},
                {"emulated", report.settings.choice.emulated},
                {"kernels", report.settings.choice.kernels},
                {"seed", report.settings.seed},

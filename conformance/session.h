@@ -3,6 +3,7 @@
 #ifndef KEEL_CONFORMANCE_SESSION_H_
 #define KEEL_CONFORMANCE_SESSION_H_
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ struct SessionOptions {
   uint64_t first = 0;               // of the sample, modulo |every|: 0 runs the first of them
   bool fail_fast = false;           // begin no case after the first failure
   bool here = false;                // run the cases in this process, for a debugger
-  std::string rerun_failed;         // a report whose failed cases run again; empty: none
+  std::string rerun_failed;         // a report that the run continues; empty: none
+  std::set<std::string> failed;     // its failed cases, which alone run; empty: no such limit
   std::string profile = "quick";
   std::string json_file;
   std::string junit_file;
