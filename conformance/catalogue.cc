@@ -24,6 +24,7 @@ std::vector<Case> make_catalogue(const Environment& environment) {
   add_async_cases(environment, &cases);
   add_memory_cases(environment, &cases);
   add_ops_cases(environment, &cases);
+  add_large_ops_cases(environment, &cases);
   add_kernels_cases(environment, &cases);
   add_kernel_limits_cases(environment, &cases);
   add_kernel_modules_cases(environment, &cases);

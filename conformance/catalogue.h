@@ -42,6 +42,7 @@ void add_core_cases(const Environment& environment, std::vector<Case>* cases);
 void add_async_cases(const Environment& environment, std::vector<Case>* cases);
 void add_memory_cases(const Environment& environment, std::vector<Case>* cases);
 void add_ops_cases(const Environment& environment, std::vector<Case>* cases);
+void add_large_ops_cases(const Environment& environment, std::vector<Case>* cases);
 void add_kernels_cases(const Environment& environment, std::vector<Case>* cases);
 void add_kernel_limits_cases(const Environment& environment, std::vector<Case>* cases);
 void add_kernel_modules_cases(const Environment& environment, std::vector<Case>* cases);
