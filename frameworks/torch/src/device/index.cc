@@ -265,6 +265,20 @@ Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Ten
   return device::index_add_(copy, dim, index, source, alpha);
 }
 
+// |gradient| has the windows of |size| elements, |step| apart, of |dim|: they may overlap.
+Tensor unfold_backward(const Tensor& gradient, c10::SymIntArrayRef shape, int64_t dim, int64_t size,
+                       int64_t step) {
+  if (shape.empty()) return gradient.sum();
+  Tensor y = at::zeros(C10_AS_INTARRAYREF_SLOW(shape), gradient.options());
+  if (gradient.numel() == 0) return y;
+  const int64_t axis = at::maybe_wrap_dim(dim, y.dim());
+  const auto options = gradient.options().dtype(at::kLong);
+  const Tensor begin = at::arange(gradient.size(axis), options).mul_(step).unsqueeze(1);
+  const Tensor index = (begin + at::arange(size, options)).reshape({-1});
+  return device::index_add_(y, axis, index, gradient.movedim(-1, axis + 1).flatten(axis, axis + 1),
+                            1);
+}
+
 // The one axis that |indices| select along by one integer tensor; -1 otherwise.
 int64_t only_axis(const Tensor& self, const c10::List<std::optional<Tensor>>& indices,
                   Tensor& index) {
@@ -430,6 +444,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("index_fill_.int_Tensor", &index_fill_tensor_);
   library.impl("index_add", &index_add);
   library.impl("index_add_", &index_add_);
+  library.impl("unfold_backward", &unfold_backward);
   library.impl("index.Tensor", &index_tensor);
   library.impl("_index_put_impl_", &index_put_);
   library.impl("cat", &cat);

@@ -136,8 +136,9 @@ Tensor log_softmax(const Tensor& self, int64_t dim, bool to_float) {
 
 Tensor log_softmax_backward(const Tensor& gradient, const Tensor& output, int64_t dim,
                             at::ScalarType type) {
+  if (output.numel() == 0) return at::empty_like(output, output.options().dtype(type));
   if (at::isFloatingType(output.scalar_type()) && type == output.scalar_type() &&
-      gradient.sizes() == output.sizes() && output.numel() != 0) {
+      gradient.sizes() == output.sizes()) {
     const int64_t axis = at::maybe_wrap_dim(dim, output.dim());
     const auto sum =
         reduce(KEEL_REDUCE_FUNCTION_SUM, gradient, at::IntArrayRef(axis), true, sum_type(output));

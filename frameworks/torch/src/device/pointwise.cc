@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // PyTorch's pointwise operators by Keel's elementwise operator: one line each.
 #include <ATen/ATen.h>
+#include <ATen/native/Resize.h>
 #include <torch/library.h>
 
 #include <limits>
@@ -271,6 +272,7 @@ bool compute(const Row& row, at::Tensor& output, const c10::IValue* arguments, s
       TORCH_CHECK(arguments[2].toStringRef() == "trunc",
                   "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '",
                   arguments[2].toStringRef(), "'");
+      // The quotient is rounded to 16 bits before, as by PyTorch on CUDA and in the CPU's vectors.
       if (!elementwise(call, output, {a, b})) return false;
       if (!at::isFloatingType(output.scalar_type())) return true;
       call.function = KEEL_FUNCTION(TRUNC);
@@ -475,6 +477,15 @@ at::Tensor threshold(const at::Tensor& self, const at::Scalar& limit, const at::
   return at::where(self.le(limit), at::empty({}, self.options()).fill_(value), self);
 }
 
+at::Tensor& threshold_(at::Tensor& self, const at::Scalar& limit, const at::Scalar& value) {
+  return self.masked_fill_(self.le(limit), value);
+}
+at::Tensor& threshold_out(const at::Tensor& self, const at::Scalar& limit, const at::Scalar& value,
+                          at::Tensor& output) {
+  at::native::resize_output(output, self.sizes());
+  return output.copy_(device::threshold(self, limit, value));
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   register_rows(library, std::make_index_sequence<kRowCount>());
   for (const char* const name : {"where.self", "where.self_out"}) {
@@ -488,6 +499,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&fill_boxed>());
   }
   library.impl("threshold", &threshold);
+  library.impl("threshold_", &threshold_);
+  library.impl("threshold.out", &threshold_out);
   library.impl("arange.start_out", &arange_out);
 }
 

@@ -48,6 +48,8 @@ ROWS = {
     "gather": lambda x: x.gather(-1, torch.zeros(*x.shape[:-1], 1, dtype=torch.int64,
                                                  device=x.device)) if x.shape[-1] else x.clone(),
     "product": lambda x: x @ x.transpose(-1, -2),
+    "threshold": lambda x: nn.functional.threshold(x, 0.25, 7),
+    "threshold in place": lambda x: nn.functional.threshold_(x.clone(), 0.25, 7),
 }
 
 
@@ -230,6 +232,13 @@ class EmptyTest(DeviceCase):
         for shape in self.SHAPES[1:]:
             x = torch.empty(shape)
             self.assert_as_on_cpu(gradients, x, torch.ones(x.shape[-1]), torch.ones(x.shape[-1]))
+
+    def test_gradients_of_log_softmax(self):
+        def gradient(x):
+            x = x.detach().requires_grad_()
+            return torch.autograd.grad(torch.log_softmax(x, -1).sum(), x)
+
+        self.each({"log_softmax": gradient})
 
     def test_products_over_nothing_are_zero(self):
         self.assert_as_on_cpu(torch.mm, torch.empty(3, 0), torch.empty(0, 4))
