@@ -3,7 +3,8 @@
 
     python operators.py [--update] [--device keel:0] [--verbose] [NAME...]
 
-A sample passes if the results agree and nothing ran on the CPU. Compares the counts with
+A sample passes if the results agree and nothing ran on the CPU. Runs the operators, their in-place
+variants, and in float32 their backward passes. Compares the counts with
 the list of the device's backend, operators_cpu.txt or operators_vulkan.txt, or writes them there.
 The table comes with PyTorch's wheel. test_device_operators.py
 runs a part of the list in every run of the tests.
@@ -26,6 +27,9 @@ TOLERANCES = {
     torch.float32: {"rtol": 2e-5, "atol": 2e-5},
     torch.bfloat16: {"rtol": 3e-2, "atol": 3e-2},
 }
+# Of gradients: samples have elements of up to 9, so that scores of attention and sums of products
+# reach 600, whose last bits differ by 6e-5.
+GRADIENT_TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}
 
 # The operators that the device claims to run by itself.
 CLAIMED = """
@@ -62,7 +66,7 @@ def is_claimed(sample):
 
 def to(value, device):
     if isinstance(value, torch.Tensor):
-        return value.detach().to(device)
+        return value.detach().to(device).requires_grad_(value.requires_grad)
     if isinstance(value, (list, tuple)):
         moved = [to(item, device) for item in value]
         return type(value)(*moved) if hasattr(value, "_fields") else type(value)(moved)
@@ -78,16 +82,49 @@ def tensors_of(value):
         return [value]
     if isinstance(value, (list, tuple)):
         return [tensor for item in value for tensor in tensors_of(item)]
+    if isinstance(value, dict):
+        return tensors_of(list(value.values()))
     return []
 
 
-def difference(sample, operator, device):
+def forward(operator, sample, device):
+    return operator(to(sample.input, device), *to(sample.args, device),
+                    **to(sample.kwargs, device))
+
+
+def in_place(operator, sample, device):
+    return operator.inplace_variant(to(sample.input, device).clone(), *to(sample.args, device),
+                                    **to(sample.kwargs, device))
+
+
+def backward(operator, sample, device):
+    """The gradients of all inputs of a sum of the results with a weight of its own for each."""
+    inputs = to([sample.input, sample.args, sample.kwargs], device)
+    result = sample.output_process_fn_grad(operator(inputs[0], *inputs[1], **inputs[2]))
+    results = [tensor for tensor in tensors_of(result) if tensor.requires_grad]
+    weights = [torch.linspace(-1, 2, each.numel(), dtype=each.dtype).view(each.shape).to(device)
+               for each in results]
+    leaves = [tensor for tensor in tensors_of(inputs) if tensor.requires_grad]
+    gradients = torch.autograd.grad(results, leaves, weights, allow_unused=True)
+    return [gradient for gradient in gradients if gradient is not None]
+
+
+# By the name in the list.
+RUNS = {"": forward, " backward": backward, " in place": in_place}
+
+
+def has_run(operator, dtype, run):
+    if run is backward:
+        return dtype == torch.float32 and operator.supports_autograd
+    return run is forward or operator.inplace_variant is not None
+
+
+def difference(sample, operator, device, run=forward):
     """Why the sample fails, or None."""
-    want = operator(to(sample.input, "cpu"), *to(sample.args, "cpu"), **to(sample.kwargs, "cpu"))
+    want = run(operator, sample, "cpu")
     keel_torch.reset_fallbacks()
     try:
-        got = operator(to(sample.input, device), *to(sample.args, device),
-                       **to(sample.kwargs, device))
+        got = run(operator, sample, device)
         fallbacks = keel_torch.fallbacks()
         if fallbacks:
             return f"on the CPU: {', '.join(fallbacks)}"
@@ -98,8 +135,9 @@ def difference(sample, operator, device):
             if "empty" in operator.name:
                 assert one.shape == other.shape and one.dtype == other.dtype
                 continue
+            limits = GRADIENT_TOLERANCE if run is backward else TOLERANCES.get(one.dtype, {})
             torch.testing.assert_close(other.cpu(), one, equal_nan=True, check_stride=False,
-                                       **TOLERANCES.get(one.dtype, {}))
+                                       **limits)
         if not wanted and want != got and want == want:
             return f"{got} instead of {want}"
     except Exception as failure:  # any failure is an outcome
@@ -107,15 +145,15 @@ def difference(sample, operator, device):
     return None
 
 
-def count(operator, dtype, device, reasons):
+def count(operator, dtype, device, reasons, run=forward):
     """(passed, samples)"""
     passed = samples = 0
     torch.manual_seed(0)
-    for sample in operator.sample_inputs("cpu", dtype, requires_grad=False):
+    for sample in operator.sample_inputs("cpu", dtype, requires_grad=run is backward):
         if not is_claimed(sample):
             continue
         try:
-            reason = difference(sample, operator, device)
+            reason = difference(sample, operator, device, run)
         except Exception:  # not for the CPU either
             continue
         samples += 1
@@ -137,15 +175,19 @@ def judge(device, names, verbose=False):
             if dtype not in operator.dtypes or (dtype_name == "int64" and
                                                 operator.name in FLOAT_ONLY):
                 continue
-            reasons = []
-            passed, samples = count(operator, dtype, device, reasons)
-            if samples == 0:
-                continue
-            counts[f"{name} {dtype_name}"] = (passed, samples)
-            if verbose and reasons:
-                print(f"{name} {dtype_name}: {passed} of {samples}")
-                for reason in sorted(set(reasons))[:4]:
-                    print("   ", reason[:200])
+            for run_name, run in RUNS.items():
+                if not has_run(operator, dtype, run):
+                    continue
+                reasons = []
+                passed, samples = count(operator, dtype, device, reasons, run)
+                if samples == 0:
+                    continue
+                row = f"{name} {dtype_name}{run_name}"
+                counts[row] = (passed, samples)
+                if verbose and reasons:
+                    print(f"{row}: {passed} of {samples}")
+                    for reason in sorted(set(reasons))[:4]:
+                        print("   ", reason[:200])
     return counts
 
 
