@@ -259,6 +259,7 @@ int run_session(const SessionOptions& options, Report* out_report) {
   if (found.usage) return usage_error(found.error);
   if (options.here && !found.error.empty()) {
     fmt::print(stderr, "keel conform: a worker did not load the plugin: {}\n", found.error);
+    leftovers.end();  // before the plugin runs here, which may end this process
     return run_here(report.settings, {}, options.fail_fast);
   }
   Waivers waivers;
@@ -282,7 +283,10 @@ int run_session(const SessionOptions& options, Report* out_report) {
     bool& emulated = report.settings.choice.emulated;
     emulated = emulated || uses_emulated_libraries(report.target.backend);
     report.settings.path = report.target.path;
-    if (options.here) return run_here(report.settings, plan.ids, options.fail_fast);
+    if (options.here) {
+      leftovers.end();
+      return run_here(report.settings, plan.ids, options.fail_fast);
+    }
     if (report.settings.jobs == 0) report.settings.jobs = default_jobs(found);
     if (!sha256_of_file(report.target.path, &report.plugin_sha256, &error)) {
       return usage_error(error);
