@@ -178,9 +178,13 @@ class Unedited:
             return frozenset(case for case, fails in known.items() if fails)
 
     def run_all(self, lane, target):
-        """Broken is raised where the suite does not end on the plugin."""
+        """Broken is raised where the suite does not end on the plugin, or the plugin does not load."""
         entry = {"file": "samples/"}
-        ran = {case: True for case, _, _ in lane.run_unedited(target, entry)}
+        cases = lane.run_unedited(target, entry)
+        for case, _, message in cases:
+            if case == "loading":  # no case that a run could leave out
+                raise Broken(f"does not load: {message}")
+        ran = {case: True for case, _, _ in cases}
         for case in sorted(ran):
             print(f"{target} without an edit fails {case}")
         with self.lock:

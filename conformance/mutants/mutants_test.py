@@ -3,12 +3,16 @@
 """Tests in which order mutants.py runs parts of the suite on a mutant, what it remembers, and that
 no mutant meets what another one left."""
 import os
+import pathlib
 import sys
+import tempfile
 import unittest
+from unittest import mock
 
 sys.dont_write_bytecode = True
+import lane as lanes  # noqa: E402
 import mutants  # noqa: E402
-from lane import Broken, NoSuchCase, call  # noqa: E402
+from lane import Broken, Lane, NoSuchCase, call  # noqa: E402
 
 CASE = "core/copy/offsets"
 OTHER = "core/fill"
@@ -146,11 +150,47 @@ class UneditedTest(unittest.TestCase):
         self.assertEqual(examined(lane)["result"], "caught")
         self.assertEqual(lane.ran_unedited, [])
 
+    def test_unedited_plugin_that_does_not_load_ends_the_run(self):
+        with self.assertRaisesRegex(Broken, "does not load: text"):
+            mutants.Unedited().run_all(SuiteOf(red=["loading"]), "sample")
+
     def test_suite_that_does_not_end_breaks_the_mutant_alone(self):
         lane = SuiteOf(red=None, level=failed(CASE))
         result = examined(lane)
         self.assertEqual((result["result"], result["message"]),
                          ("broken", "neither done nor caught after 300 s"))
+
+
+class UnfinishedTest(unittest.TestCase):
+    """A runner that reports one red case and then hangs."""
+
+    def run_in(self, until_caught):
+        with tempfile.TemporaryDirectory() as folder:
+            lane = Lane.__new__(Lane)
+            lane.build = pathlib.Path(folder)
+            keel = lane.build / "bin/keel"
+            keel.parent.mkdir()
+            keel.write_text("#!/bin/sh\n"
+                            "echo '{\"results\": [{\"id\": \"core/fill\", \"outcome\": \"crash\", "
+                            "\"message\": \"text\"}]}' > part && mv part report.json\n"
+                            "exec sleep 1000\n")
+            keel.chmod(0o700)
+
+            def has_reported(process, seconds):
+                while not (lane.build / "report.json").exists():
+                    pass
+                return False
+
+            with mock.patch.object(lanes, "has_ended", has_reported), \
+                    mock.patch.object(lanes, "RUN_SECONDS", 0):
+                return lane.run_in(lane.build, "", [], until_caught, {}, frozenset())
+
+    def test_cases_of_half_a_suite_catch_a_mutant(self):
+        self.assertEqual(self.run_in(until_caught=True), (failed(OTHER, "crash"), False))
+
+    def test_cases_of_half_a_suite_are_not_taken_for_all(self):
+        with self.assertRaisesRegex(Broken, "neither done nor caught"):
+            self.run_in(until_caught=False)
 
 
 class LeftoverTest(unittest.TestCase):
