@@ -108,8 +108,10 @@ keel_status Stream::take_block(PinnedPool::Block** out_block) {
   }
   if (*out_block != nullptr) return KEEL_OK;
   *out_block = pool.add(this);
-  const keel_status status =
-      device_.alloc(KEEL_MEMORY_PINNED, PinnedPool::kBlockBytes, &(*out_block)->memory);
+  // The pool must keep no block without memory, also where |alloc| runs out of the host's.
+  const keel_status status = kit::guard([&] {
+    return device_.alloc(KEEL_MEMORY_PINNED, PinnedPool::kBlockBytes, &(*out_block)->memory);
+  });
   if (status != KEEL_OK) pool.remove(*out_block);
   return status;
 }
