@@ -42,6 +42,25 @@ TEST_F(AscendRanksTest, AHangEndsAtTheDeadlineAndLosesTheDevices) {
   expect_hang_loses_devices(devices);
 }
 
+// Rank 1's ccl.run fails at its second call, with the first call under way: rank 0 stalls.
+TEST_F(AscendRanksTest, ARunThatFailsHalfwayDestroysNothingThatRuns) {
+  const OwnSdk one("devices=2 memory_mib=64 faults=0/stall:ccl@1,1/refuse:ccl@2");
+  const std::vector<keel_device> first = load_ascend(one);
+  const OwnSdk two("devices=4 memory_mib=64");
+  const std::vector<keel_device> second = load_ascend(two);
+  ASSERT_EQ(first.size(), 2u);
+  ASSERT_EQ(second.size(), 4u);
+  make_ranks({first[0], first[1], second[2], second[3]});  // other chips
+  set_timeout(20 * kSecond);
+  enqueue(100'001);  // an odd count is reduced by a call for each lane
+  for (keel_stream stream : streams_) {
+    EXPECT_NE(keel_stream_synchronize(stream, kTestTimeout), KEEL_OK);
+  }
+  EXPECT_NE(keel_comm_async_error(comms_[3]), KEEL_OK);
+  EXPECT_NE(std::string(keel_last_error()).find("HcclReduce"), std::string::npos)
+      << keel_last_error();
+}
+
 // An abort of one rank, while the library hangs: the ranks return, with the device lost.
 TEST_F(AscendRanksTest, AnAbortEndsRanksWhoseLibraryHangs) {
   const OwnSdk sdk("devices=2 memory_mib=64 faults=1/stall:ccl@1");

@@ -2,8 +2,12 @@
 // The Kunlun backend through keel.h, on the emulated chip: what core emulates for XRE, collectives
 // by BKCL and by Keel's own path, and failures as a framework sees them.
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/kunlun/testing/own_sdk.h"
@@ -163,12 +167,61 @@ TEST_F(KunlunTest, AHangThatCannotBeAbortedLosesTheDevices) {
   expect_hang_loses_devices(devices);
 }
 
-// The ranks go on without the abort, and never destroy the context.
+// Counts the communicators that Keel did not destroy.
+class LeftBehind {
+ public:
+  LeftBehind() { EXPECT_KEEL_OK(keel_set_log(KEEL_LOG_ERROR, &LeftBehind::add, this)); }
+  ~LeftBehind() { EXPECT_KEEL_OK(keel_set_log(KEEL_LOG_WARNING, nullptr, nullptr)); }
+  LeftBehind(const LeftBehind&) = delete;
+  LeftBehind& operator=(const LeftBehind&) = delete;
+
+  uint32_t count() const { return count_; }
+
+ private:
+  static void add(void* user, keel_log_level, const char* text) {
+    if (std::strstr(text, "a native communicator is left behind") == nullptr) return;
+    ++static_cast<LeftBehind*>(user)->count_;
+  }
+
+  std::atomic<uint32_t> count_ = 0;
+};
+
+// The ranks go on without the abort, and never destroy a communicator that it may still use.
 TEST_F(KunlunTest, AnAbortThatHangsLosesTheDevices) {
   const OwnSdk sdk("devices=2 memory_mib=64 faults=1/stall:ccl@1");
   setenv("KEEL_EMULATED_BKCL", "abort_hangs=1", 1);
   const std::vector<keel_device> devices = load_kunlun(sdk);
+  const LeftBehind left_behind;
   expect_hang_loses_devices(devices);
+  EXPECT_EQ(left_behind.count(), 2u);
+}
+
+// A wait in the second communicator ends as soon as the first one's hang has lost the devices,
+// while the operation still hangs: the ranks must destroy neither communicator.
+TEST_F(KunlunTest, AHangInOneCommunicatorDestroysNoOther) {
+  const OwnSdk sdk("devices=2 memory_mib=64 faults=1/stall:ccl@1+");
+  ASSERT_TRUE(remove_symbol(sdk.bkcl(), "bkcl_comm_abort"));
+  const std::vector<keel_device> devices = load_kunlun(sdk);
+  ASSERT_EQ(devices.size(), 2u);
+  const LeftBehind left_behind;
+  make_ranks(devices);
+  set_timeout(kSecond);
+  enqueue(1000);
+  const std::vector<keel_comm> first = std::exchange(comms_, std::vector<keel_comm>(2));
+  const keel_comm_options given = options();
+  ASSERT_KEEL_OK(keel_comm_init_all(devices.data(), 2, &given, comms_.data()));
+  const std::vector<keel_stream> streams = std::exchange(streams_, std::vector<keel_stream>(2));
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    ASSERT_KEEL_OK(keel_stream_create(devices[rank], 0, &streams_[rank]));
+  }
+  enqueue(2000);
+  for (keel_stream stream : streams_) {
+    EXPECT_EQ(keel_stream_synchronize(stream, kTestTimeout), KEEL_DEVICE_LOST) << keel_last_error();
+  }
+  for (keel_comm comm : first) keel_comm_destroy(comm);
+  for (keel_stream stream : streams) keel_stream_destroy(stream);
+  end_ranks();
+  EXPECT_EQ(left_behind.count(), 4u);
 }
 
 TEST_F(KunlunTest, AnAbortEndsAllRanks) {

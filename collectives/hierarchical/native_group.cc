@@ -8,6 +8,7 @@
 #include <keel/plugin_kit.hpp>
 #include <keel/thread_start.hpp>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -34,8 +35,8 @@ Status NativeGroup::make_id(Device& device, NativeId* out_id) {
 
 namespace {
 
-// Runs a library call that makes a communicator in a thread of its own. Not every library supports
-// a deadline; a call that never returns leaves the thread behind.
+// Runs a library call that makes or aborts a communicator in a thread of its own. Not every library
+// supports a deadline; a call that never returns leaves the thread behind.
 class AsyncCommInit {
  public:
   using Make = std::function<keel_status(keel_plugin_comm** out_native)>;
@@ -80,11 +81,14 @@ class AsyncCommInit {
     return failure(KEEL_TIMED_OUT, "{}: {} does not return", device_->name(), name_);
   }
   // After a failed await(), or instead of await(): whether the call returns by |deadline|, with
-  // |*out_status| then, unless NULL.
+  // |*out_status| then, unless NULL. A call that has not begun by then never begins.
   bool ends(const Deadline& deadline, Status* out_status = nullptr) {
     std::unique_lock lock(mutex_);
     const std::chrono::nanoseconds limit(deadline.remaining_ns());
-    if (!over_.wait_for(lock, limit, [&] { return is_over_; })) return false;
+    if (!over_.wait_for(lock, limit, [&] { return is_over_; })) {
+      is_given_up_ = true;
+      return false;
+    }
     if (out_status != nullptr) *out_status = status_;
     return true;
   }
@@ -188,9 +192,14 @@ void NativeGroup::abort(const std::function<bool(const Deadline& limit)>& ends) 
   Status aborted;
   std::shared_ptr<AsyncCommInit> aborting;
   if (KEEL_HAS(keel_ccl_table, table, abort)) {
-    aborted = AsyncCommInit::start(
-        device_, "ccl.abort",
-        [table, native = native_](keel_plugin_comm**) { return table->abort(native); }, &aborting);
+    try {
+      aborted = AsyncCommInit::start(
+          device_, "ccl.abort",
+          [table, native = native_](keel_plugin_comm**) { return table->abort(native); },
+          &aborting);
+    } catch (const std::bad_alloc&) {
+      aborted = Status::no_memory();
+    }
   }
   const bool has_begun = aborted.ok();
   // Aborted work ends within milliseconds, or never.
@@ -205,7 +214,8 @@ void NativeGroup::abort(const std::function<bool(const Deadline& limit)>& ends) 
 NativeGroup::~NativeGroup() {
   if (is_stuck_) {
     log(KEEL_LOG_ERROR,
-        "{}: a native communicator is left behind, its library does not end its work",
+        "{}: a native communicator is left behind: its work, or a call of its library, has not "
+        "ended",
         device_->name());
   } else {
     device_->ccl_table()->destroy(native_);
@@ -250,11 +260,17 @@ Status NativeGroup::enqueue(const char* name, std::span<const Copy> copies,
 Status NativeGroup::run(const char* name, std::span<const Copy> copies,
                         std::span<const keel_ccl_call> calls, Team& team, uint32_t rank,
                         WaitContext& wait_context) {
-  KEEL_RETURN_IF_ERROR(enqueue(name, copies, calls));
+  is_stuck_ = true;  // until the work ends
+  Status status = enqueue(name, copies, calls);
+  // Also after a failed ccl.run, which may have begun some of the calls.
   Ref<EventRecord> record;
-  Status status = stream_->record(0, &record);
+  const Status recorded = stream_->record(0, &record);
+  if (status.ok()) status = recorded;
   if (status.ok()) status = await(name, record, team.segment().failures(), wait_context);
-  if (status.ok()) return {};
+  if (status.ok()) {
+    is_stuck_ = false;
+    return {};
+  }
   // Abort the team before the library gives up: the libraries of other ranks may report the abort,
   // and those ranks should find the reason. If another rank was first, its reason stays.
   team.abort(status.with_prefix(team.name(rank) + ": "));
@@ -287,13 +303,17 @@ Status NativeGroup::async_error() const {
 }
 
 void NativeGroup::give_up(const Ref<EventRecord>& record) {
-  const auto is_over = [&] { return record && record->state() == EventRecord::State::kDone; };
-  if (is_over()) return;
+  // A record is done as soon as its device is lost, while the work may still run.
+  const auto has_ended = [&] {
+    return record && record->state() == EventRecord::State::kDone && !device_->is_lost();
+  };
+  is_stuck_ = !has_ended();
+  if (!is_stuck_) return;
   abort([&](const Deadline& limit) {
     if (record) (void)record->wait(limit);
-    return is_over();
+    return has_ended();
   });
-  if (is_over()) return;
+  if (has_ended() || device_->is_lost()) return;
   log(KEEL_LOG_ERROR, "{}: a native operation that was given up does not end, the device is lost",
       device_->name());
   (void)device_->check(KEEL_DEVICE_LOST, "ccl.abort");

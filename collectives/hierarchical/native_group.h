@@ -67,9 +67,8 @@ class NativeGroup {
     uint64_t bytes;
   };
   // Runs |copies| and then |calls| as one group, for |rank| of |team|, and blocks until they end.
-  // If a copy or a call cannot be enqueued, returns the error, which the caller must report to the
-  // team. After any later failure aborts the team, and the native communicator too if its work is
-  // still running: returns the team's failure, and the library must not be used any more.
+  // After a failure aborts the team, and the native communicator too if its work may still run:
+  // returns the team's failure, and the library must not be used any more.
   Status run(const char* name, std::span<const Copy> copies, std::span<const keel_ccl_call> calls,
              Team& team, uint32_t rank, WaitContext& wait_context);
 
@@ -94,12 +93,12 @@ class NativeGroup {
   // is_stuck_ is up to date.
   void abort(const std::function<bool(const Deadline& limit)>& ends);
   // Aborts running work up to |record|. If the work does not end, or without a record, marks the
-  // device as lost.
+  // device as lost. Then is_stuck_ is up to date.
   void give_up(const Ref<EventRecord>& record);
 
   const Ref<Device> device_;
   keel_plugin_comm* const native_;
-  // A call of the library, or its work, never ends: the communicator must not be destroyed.
+  // A call of the library, or its work, has not ended: the communicator must not be destroyed.
   bool is_stuck_ = false;
   const StreamLease stream_;
   const uint32_t index_;
