@@ -4,17 +4,23 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <keel/keel.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <set>
+#include <sstream>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
-#include "base/ipc/socket.h"
 #include "collectives/bootstrap/testing/child_process.h"
 #include "collectives/bootstrap/testing/scripted_rank.h"
 
@@ -58,7 +64,17 @@ class Rank {
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
+  // For ranks of several hosts, which join by |id|. Rank 0 makes it.
+  void use_id(const keel_unique_id& id, uint32_t rank, uint32_t world) {
+    id_ = id;
+    rank_ = rank;
+    world_ = world;
+  }
+
   keel_status obey(const std::string& command) {
+    if (command == "join" && world_ != 0) {
+      return keel_comm_init_rank(device_, &id_, rank_, world_, &options_, &comm_);
+    }
     if (command == "join") return keel_comm_init_env(device_, &options_, &comm_);
     if (command == "split") {
       keel_comm part = {};
@@ -97,15 +113,18 @@ class Rank {
   keel_comm comm_ = {};
   keel_comm_options options_ = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
   void* data_ = nullptr;
+  keel_unique_id id_ = {};
+  uint32_t rank_ = 0;
+  uint32_t world_ = 0;  // 0: the ranks join by the environment
 };
 
-// Arguments: rank, world, bootstrap address, "staged", "hosts" (each rank is a host, and the
-// address is the server's) or empty.
+// Arguments: rank, world, bootstrap address, "staged", "hosts" (each rank is a host; rank 0 says
+// the id, and the others hear it) or empty.
 int run_worker(const std::vector<std::string>& arguments) {
   keel::testing::enter_job(arguments[0], arguments[1], arguments[2]);
   if (arguments[3] == "hosts") {
     setenv("KEEL_HOST_ID", arguments[0].c_str(), 1);
-    setenv("KEEL_SERVER", arguments[2].c_str(), 1);
+    setenv("KEEL_INTERFACE", "127.0.0.1", 1);
   }
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   init.default_timeout_ns = 50 * kSecond;
@@ -113,6 +132,16 @@ int run_worker(const std::vector<std::string>& arguments) {
   if (keel_init(&init) != KEEL_OK) return 1;
   {
     Rank rank(arguments[3] == "staged");
+    if (arguments[3] == "hosts") {
+      keel_unique_id id = {};
+      if (arguments[0] != "0") {
+        keel::testing::hear().copy(id.text, sizeof(id.text) - 1);
+      } else if (keel_unique_id_create(&id) == KEEL_OK) {
+        keel::testing::say(id.text);
+      }
+      rank.use_id(id, static_cast<uint32_t>(std::stoul(arguments[0])),
+                  static_cast<uint32_t>(std::stoul(arguments[1])));
+    }
     keel::testing::answer_commands([&](const std::string& command) { return rank.obey(command); });
   }
   return keel_shutdown() == KEEL_OK ? 0 : 2;
@@ -137,13 +166,9 @@ class ProcessLimits : public testing::Test {
   }
   // Three ranks on a host each.
   void start_hosts() {
-    keel::SocketAddress address;
-    keel::FileDescriptor socket;
-    ASSERT_TRUE(keel::SocketAddress::parse("127.0.0.1:0", &address));
-    ASSERT_EQ(keel::sockets::listen(address, SOCK_STREAM, &socket), 0);
-    ASSERT_EQ(keel::sockets::own_address(socket.get(), &address), 0);
-    socket = {};
-    start_at("127.0.0.1:" + std::to_string(address.port()), "hosts", 3);
+    start_at("", "hosts", 3);
+    const std::string id = ranks_[0].read_line();
+    for (const size_t rank : {1, 2}) ranks_[rank].write_line(id);
   }
   void start_at(const std::string& rendezvous, const std::string& kind, uint32_t world) {
     for (uint32_t rank = 0; rank < world; ++rank) {
@@ -295,6 +320,43 @@ TEST_F(ProcessLimits, ARankThatMayOpenNoFileIsNamedToTheOther) {
 
 // ---- hosts ----------------------------------------------------------------------
 
+// Whether a connection waits in the queue of a port of process |pid|.
+bool has_queued_connection(pid_t pid) {
+  std::set<std::string> sockets;
+  std::error_code error;
+  const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
+  for (const auto& each : std::filesystem::directory_iterator(folder, error)) {
+    const std::string target = std::filesystem::read_symlink(each, error);
+    if (target.starts_with("socket:[")) sockets.insert(target.substr(8, target.size() - 9));
+  }
+  std::ifstream table("/proc/net/tcp");
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream words(line);
+    std::string number, local, remote, state, queues, timer, repeats, user, probes, inode;
+    words >> number >> local >> remote >> state >> queues >> timer >> repeats >> user >> probes >>
+        inode;
+    const bool listens = state == "0A";
+    if (listens && !queues.ends_with(":00000000") && sockets.count(inode) != 0) return true;
+  }
+  return false;
+}
+
+// How often Keel's service thread of process |pid| has begun to wait.
+long waits_of_service_thread(pid_t pid) {
+  std::error_code error;
+  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
+  for (const auto& each : std::filesystem::directory_iterator(folder, error)) {
+    std::ifstream status(each.path() / "status");
+    bool is_found = false;
+    for (std::string line; std::getline(status, line);) {
+      is_found = is_found || line == "Name:\tkeel-service";
+      constexpr std::string_view kWaits = "voluntary_ctxt_switches:";
+      if (is_found && line.starts_with(kWaits)) return std::stol(line.substr(kWaits.size()));
+    }
+  }
+  return -1;
+}
+
 TEST_F(ProcessLimits, RankThatMayOpenNoConnectionIsNamedToAllHosts) {
   SKIP_WHERE_CHECKS_OPEN_FILES();
   start_hosts();
@@ -316,6 +378,12 @@ TEST_F(ProcessLimits, RankThatMayAcceptNoConnectionForATimeDisturbsNobody) {
   expect_all("join");
   EXPECT_EQ(ask(0, "few files"), "KEEL_OK");
   for (ChildProcess& rank : ranks_) rank.write_line("all_reduce");
+  while (!has_queued_connection(ranks_[0].pid())) sched_yield();
+  // A thread that begins to wait now has tried to accept the connection.
+  const long waits = waits_of_service_thread(ranks_[0].pid());
+  ASSERT_GE(waits, 0);
+  while (waits_of_service_thread(ranks_[0].pid()) == waits) sched_yield();
+  EXPECT_TRUE(has_queued_connection(ranks_[0].pid()));
   rlimit limits = {};
   ASSERT_EQ(prlimit(ranks_[0].pid(), RLIMIT_NOFILE, nullptr, &limits), 0);
   limits.rlim_cur = std::min<rlim_t>(1024, limits.rlim_max);
