@@ -7,12 +7,12 @@
                          [--markdown FILE]
 
 Hosts are namespaces, as in hosts.py. Each injection starts a job that reduces all the time, then
-kills a random rank, or takes down the port of a random host's link, so that packets vanish; of the
-kind server_cut, which runs when it is named, always the link of the host of the job's server. The
-time runs to the end of the last survivor's process. A survivor that goes on, or that names a rank
-that did not fail, is a failure of Keel. Of the kind shrink a random rank is killed too, the
-survivors go on by keel_comm_shrink, and the time runs until the next all_reduce is done on the last
-of them. Wants root and `ip`.
+kills a random rank, or takes down the port of a random host's link, so that packets vanish; the
+kind server_cut, which runs when it is named, always takes the link of the host of the job's server.
+The time runs to the end of the last survivor's process. A survivor that goes on, or that names a
+rank that did not fail, is a failure of Keel. The kind shrink kills a random rank too, the survivors
+go on by keel_comm_shrink, and the time runs until the next all_reduce is done on the last of them.
+Wants root and `ip`.
 """
 
 import argparse

@@ -202,14 +202,14 @@ exec ip netns exec $name {APART} sh -c "hostname $name; $*"
 
 
 def least_bytes(line):
-    """What one operation sends at least, over all ranks."""
+    """Returns the bytes that one operation sends at least, over all ranks."""
     factor = 2 if line["op"] == "all_reduce" else 1
     return factor * (line["ranks"] - 1) * line["moved"]
 
 
 def least_of_link(line):
-    """What one operation sends and receives at least on a rank's link. A rank hands out what it
-    alone has, and gets what it lacks: of sums, one sum of the other ranks."""
+    """Returns the bytes that one operation sends and receives at least on a rank's link. A rank hands
+    out what it alone has, and gets what it lacks: of sums, one sum of the other ranks."""
     whole, block = line["moved"], line["moved"] // line["ranks"]
     return {"all_reduce": (whole, whole), "all_gather": (block, whole - block),
             "reduce_scatter": (whole - block, block),
@@ -395,8 +395,8 @@ def can_make():
 
 
 def read_arguments(parser, wants_namespaces=lambda arguments: True):
-    """What |parser| reads, with the options of all benchmarks between hosts; ends the process where
-    the arguments want namespaces that cannot be made."""
+    """Returns what |parser| reads, with the options of all benchmarks between hosts; ends the process
+    where the arguments want namespaces that cannot be made."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the namespaces go
     parser.add_argument("--programs", type=pathlib.Path, default=pathlib.Path("build/bin"))
     parser.add_argument("--json", type=pathlib.Path)

@@ -48,7 +48,7 @@ def start(arguments, network, index, job):
 
 @contextlib.contextmanager
 def network_of(arguments):
-    """What start() takes."""
+    """Yields the network that start() takes."""
     if not arguments.namespaces:
         yield None
         return

@@ -37,7 +37,8 @@ struct WireRank {
 keel_comm_options make_options(bool staged);
 std::string explain(keel_comm comm);
 
-// What ranks run, by name; each returns what is wrong, or an empty text. Defined by the test.
+// Programs of the ranks, by name; each returns what is wrong, or an empty text. Defined by the
+// test.
 using WireProgram = std::function<std::string(const WireRank&)>;
 const std::map<std::string, WireProgram>& wire_programs();
 

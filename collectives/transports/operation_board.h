@@ -143,7 +143,7 @@ class OperationBoard {
   void await_over(const Deadline& deadline);
 
   // ---- calls of a rank beside its descriptors, for diagnostics ----
-  // What the shown call is: nothing, a call that the rank will publish once its stream reaches it,
+  // Kind of the shown call: nothing, a call that the rank will publish once its stream reaches it,
   // messages with other hosts, or the collective with this number, less kShownCollective, among
   // several hosts.
   static constexpr uint64_t kShownNothing = 0;
@@ -152,7 +152,7 @@ class OperationBoard {
   static constexpr uint64_t kShownCollective = 3;
   void show_call(uint32_t rank, uint64_t shown, const Fingerprint& print);
   void hide_call(uint32_t rank);
-  // What the call is. kShownNothing also while |rank| changes it.
+  // Returns the kind of the call. kShownNothing also while |rank| changes it.
   uint64_t shown_call(uint32_t rank, Fingerprint* out_print) const;
 
   // ---- barriers ----

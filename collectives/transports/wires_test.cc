@@ -172,7 +172,7 @@ TEST(TcpWiresTest, RankWithoutARouteSaysSoAtOnce) {
       << status.text();
 }
 
-// Of two addresses in the peer's subnet, the kernel's route would choose 127.0.0.1.
+// The kernel's route would choose 127.0.0.1 of the two addresses in the peer's subnet.
 TEST(TcpWiresTest, ConnectionLeavesFromTheAddressOfTheRank) {
   Job job("tcp", 2);
   const auto low = job.open(0);
