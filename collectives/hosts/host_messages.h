@@ -31,7 +31,8 @@ class HostMessages {
   // Posts the first chunks of |transfers|, all to other hosts. |transfers| stays valid until
   // finish() has returned.
   Status start(const std::vector<const Transfer*>& transfers, WireWait& wait);
-  // Posts the chunks that may follow what the wires have moved. Optional before finish().
+  // Posts the chunks that may follow what the wires have moved. Optional before finish(). Waits for
+  // no peer, but for the copies between device and host of the chunks that it posts.
   Status advance(WireWait& wait);
   bool is_over() const;
   // Blocks until all transfers are complete. After a failure the caller fails the wires and calls
@@ -59,8 +60,8 @@ class HostMessages {
   };
 
   Status begin(const Transfer& transfer, Moving* out_moving);
-  // Advances as far as possible without blocking on wires. |may_post|: all earlier transfers of the
-  // same peer and direction are posted.
+  // Advances as far as possible without blocking on wires; blocks on device copies. |may_post|: all
+  // earlier transfers of the same peer and direction are posted.
   Status advance(Moving& moving, bool may_post, WireWait& wait);
   Status post(Moving& moving, WireWait& wait);
   Status complete(Moving& moving);

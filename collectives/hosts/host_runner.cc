@@ -58,14 +58,17 @@ class MessageWork final : public BackgroundWork {
   MessageWork(HostMessages& messages, WireWait& wait) : messages_(messages), wait_(wait) {}
 
   Status advance() override {
-    if (messages_.is_over()) {
+    if (!failure_.ok() || messages_.is_over()) {
       slice_ns_ = WaitPolicy::kSliceNs;
-      return {};
+      return failure_;
     }
     slice_ns_ = wait_.poll() ? 0 : std::clamp(slice_ns_ * 2, kLeastNs, kMostNs);
-    return messages_.advance(wait_);
+    failure_ = messages_.advance(wait_);
+    return failure_;
   }
   int64_t slice_ns() const override { return slice_ns_; }
+  // The first failure, also if the wait that called advance() has succeeded at the same time.
+  const Status& failure() const { return failure_; }
 
  private:
   static constexpr int64_t kLeastNs = 50'000;
@@ -74,6 +77,7 @@ class MessageWork final : public BackgroundWork {
   HostMessages& messages_;
   WireWait& wait_;
   int64_t slice_ns_ = 0;
+  Status failure_;
 };
 
 // The rank's call, shown to the ranks of its host while it runs. A rank that waits inside the host
@@ -91,21 +95,30 @@ class ShownCall final : public BackgroundWork {
 
   Status advance() override {
     if (shown_ < OperationBoard::kShownCollective) return {};
-    std::string text = "mismatch:";
-    bool differ = false;
+    Fingerprint print;
     for (uint32_t rank = 0; rank < context_.world(); ++rank) {
-      Fingerprint print;
-      if (context_.board().shown_call(rank, &print) != shown_) continue;
-      differ = differ || !(print == print_);
-      text += fmt::format(" rank {} called {},", context_.team().number(rank), describe(print));
+      if (is_same_call(rank, &print) && !(print == print_)) return mismatch(rank, print);
     }
-    if (!differ) return {};
-    text.pop_back();
-    return {KEEL_INVALID_ARGUMENT, text};
+    return {};
   }
   int64_t slice_ns() const override { return WaitPolicy::kSliceNs; }
 
  private:
+  bool is_same_call(uint32_t rank, Fingerprint* out_print) const {
+    return context_.board().shown_call(rank, out_print) == shown_;
+  }
+  // |odd| has shown |odd_print|, and may have hidden its call since.
+  Status mismatch(uint32_t odd, const Fingerprint& odd_print) const {
+    std::string text = "mismatch:";
+    for (uint32_t rank = 0; rank < context_.world(); ++rank) {
+      Fingerprint print = odd_print;
+      if (rank != odd && !is_same_call(rank, &print)) continue;
+      text += fmt::format(" rank {} called {},", context_.team().number(rank), describe(print));
+    }
+    text.pop_back();
+    return {KEEL_INVALID_ARGUMENT, text};
+  }
+
   RankContext& context_;
   const uint64_t shown_;
   const Fingerprint print_;
@@ -246,6 +259,7 @@ Status HostRunner::run_messages(const Request& request, FlightRecorder::Entry* e
     WaitContext both(wait.context(), work);
     both.spin().spend();  // turns would keep the wires waiting
     KEEL_RETURN_IF_ERROR(inner_.run(inside, {}, entry, both));
+    KEEL_RETURN_IF_ERROR(work.failure());
   }
   KEEL_RETURN_IF_ERROR(messages_.finish(wait));
   const WireSet::Traffic traffic = group_->wires().traffic();
@@ -345,8 +359,9 @@ Status HostRunner::find_cause(const Status& status) {
     return failure(KEEL_TIMED_OUT, "{}: {}", text,
                    describe_progress_of_all(context_.team(), context_.sequence));
   }
+  if (wire.ok() || peer == UINT32_MAX) return status;  // no peer's wire
   // The end of another rank is often the cause: the job's server knows.
-  return wire.ok() ? status : group_->job().session().report(peer, wire);
+  return group_->job().session().report(peer, wire);
 }
 
 Status HostRunner::fail(const Request& request, uint64_t number, const std::string& leg,

@@ -21,7 +21,8 @@ class AbortRecord;
 // Work that a thread goes on with while it waits for other ranks.
 class BackgroundWork {
  public:
-  // Does what can be done without waiting. A failure ends the thread's wait.
+  // Does what can be done without waiting for other ranks; may wait for copies of the rank's own
+  // device. A failure ends the thread's wait, unless the wait succeeds at the same time.
   virtual Status advance() = 0;
   // How long the thread may park before the next advance().
   virtual int64_t slice_ns() const = 0;
