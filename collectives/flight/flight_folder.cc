@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <ctime>
 #include <memory>
@@ -19,6 +21,7 @@
 #include "collectives/bootstrap/host_bootstrap.h"
 #include "collectives/bootstrap/namespaces.h"
 #include "collectives/flight/flight_clock.h"
+#include "collectives/flight/flight_format.h"
 #include "core/plugin_file.h"
 
 namespace keel {
@@ -42,6 +45,16 @@ struct DeadFlight {
   time_t time;
 };
 
+// Whether a process of this machine, in any container, has created the file since the machine's
+// start.
+bool is_of_this_boot(int file) {
+  std::array<char, sizeof(FlightHeader::boot_id)> boot = {};
+  const ssize_t size = pread(file, boot.data(), boot.size(), offsetof(FlightHeader, boot_id));
+  const std::string own = boot_id();
+  return size == ssize_t{boot.size()} && !own.empty() &&
+         own == std::string_view(boot.data(), strnlen(boot.data(), boot.size()));
+}
+
 // Fills |*out| if the file belongs to a dead process; otherwise returns false.
 bool look_for_dead(int folder, const std::string& name, DeadFlight* out) {
   const FileDescriptor file(
@@ -52,14 +65,17 @@ bool look_for_dead(int folder, const std::string& name, DeadFlight* out) {
   constexpr time_t kBeingMade = 3600;
   const bool is_young = about.st_size == 0 && time(nullptr) - about.st_mtime < kBeingMade;
   if (is_young) return false;
-  // Without locks, nobody here can tell whether a process of another host is alive.
-  const std::optional<bool> is_locked = is_flight_locked(file.get());
   const std::optional<FlightName> parsed = FlightName::parse(name);
-  const bool is_alive =
-      is_locked.has_value()
-          ? *is_locked
-          : !parsed || parsed->host != FlightName::this_host() || does_process_exist(parsed->pid);
-  if (is_alive) return false;
+  const bool is_own_host = parsed && parsed->host == FlightName::this_host();
+  const std::optional<bool> is_locked = is_flight_locked(file.get());
+  if (is_locked == true) return false;
+  if (is_own_host || is_of_this_boot(file.get())) {
+    if (!is_locked && (!is_own_host || does_process_exist(parsed->pid))) return false;
+  } else {
+    // Some network file systems keep locks within each machine: the process may live, for weeks.
+    constexpr time_t kMostAge = 30 * 86'400;
+    if (time(nullptr) - about.st_mtime < kMostAge) return false;
+  }
   *out = {name, about.st_mtime};
   if ((about.st_mode & 0777) != kSeenDead) {
     futimens(file.get(), nullptr);

@@ -47,7 +47,8 @@ struct FlightName {
 std::vector<std::string> list_flights(int folder, int32_t pid = 0);
 
 // Removes files of processes that died more than a day ago, and files of dead processes beyond the
-// newest 256. The day begins when a process first finds the file's owner dead.
+// newest 256. The day begins when a process first finds the file's owner dead: once no process
+// holds the lock, or, of another machine's file, 30 days after the file was created.
 void clean_flights(int folder);
 // Calls clean_flights() unless this process cleaned the same folder less than a minute ago. A scan
 // costs some 3 us per file, so 1,024 ranks that start at the same time would examine a million

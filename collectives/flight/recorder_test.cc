@@ -332,15 +332,28 @@ TEST_F(RecorderTest, OldFilesOfTheDeadAreRemoved) {
   const std::string young = leave("flight-0-999999-2", 0400, kDay - 600);
   const std::string just_died = leave("flight-0-999999-3", 0600, 30 * kDay);
   const std::string not_ours = leave("flight-0-999999-x", 0400, 30 * kDay);
+  // The lock of a process of another machine may not be seen here.
+  const auto make_foreign = [](const std::string& path, time_t age) {
+    std::ofstream(path, std::ios::binary | std::ios::in)
+        .seekp(offsetof(FlightHeader, boot_id))
+        .write("another", 7);
+    const timespec times[2] = {{time(nullptr) - age, 0}, {time(nullptr) - age, 0}};
+    EXPECT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+    return path;
+  };
+  const std::string foreign = make_foreign(leave("flight-0-999999-4", 0600, 0), 29 * kDay);
+  const std::string old_foreign = make_foreign(leave("flight-0-999999-5", 0600, 0), 31 * kDay);
+  EXPECT_EQ(chmod(old_foreign.c_str(), 0400), 0);
   const timespec ancient[2] = {{1, 0}, {1, 0}};
   EXPECT_EQ(utimensat(AT_FDCWD, living->path().c_str(), ancient, 0), 0);
   FileDescriptor folder;
   ASSERT_TRUE(open_flight_folder(folder_, &folder).ok());
   clean_flights(folder.get());
-  EXPECT_FALSE(fs::exists(old));
-  for (const std::string& kept : {young, just_died, not_ours, living->path()}) {
+  for (const std::string& gone : {old, old_foreign}) EXPECT_FALSE(fs::exists(gone)) << gone;
+  for (const std::string& kept : {young, just_died, not_ours, foreign, living->path()}) {
     EXPECT_TRUE(fs::exists(kept)) << kept;
   }
+  fs::remove(foreign);
   for (int i = 0; i < 300; ++i) leave("flight-0-99999-" + std::to_string(i), 0400, 1000 + i);
   clean_flights(folder.get());
   EXPECT_EQ(files(), 256u + 2u) << "the newest dead, the living one and a stranger";

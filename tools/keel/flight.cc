@@ -126,7 +126,7 @@ void print_rank(const Json& rank, uint32_t last) {
   print(fmt::format("\nrank {} on {}, process {} on host '{}'{}\n", rank.at("rank").get<uint32_t>(),
                     rank.at("device").get<std::string>(), rank.at("pid").get<int>(),
                     rank.at("host").get<std::string>(),
-                    alive.is_null() ? ", from a copied file"
+                    alive.is_null() ? ", whose process cannot be seen here"
                     : alive == true ? ""
                                     : ", which has ended"));
   std::vector<const Json*> shown;
