@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <keel/thread_start.hpp>
+#include <new>
 #include <utility>
 
 #include "collectives/bootstrap/system_failure.h"
@@ -17,6 +19,36 @@ Status HubWires::open_descriptors() {
   news_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!news_) return system_failure(errno, "eventfd");
   return watch(news_.get(), EPOLLIN | EPOLLET, kNews);
+}
+
+void HubWires::leave_hub() {
+  hub_->remove(context_, this);
+  is_cancelled_.store(true, std::memory_order_relaxed);
+  for (auto& [lane, thread] : connecting_) thread.join();
+  connecting_.clear();
+}
+
+void HubWires::connect_later(uint32_t peer, uint32_t lane) {
+  try {
+    connecting_[{peer, lane}] = kit::start_thread<std::thread>(
+        "keel-connect",
+        [this, peer, lane, deadline = deadline_] { run_connect(peer, lane, deadline); });
+  } catch (const std::bad_alloc& error) {
+    connecting_.erase({peer, lane});
+    cancel({KEEL_OUT_OF_MEMORY, error.what()});
+  }
+}
+
+void HubWires::run_connect(uint32_t peer, uint32_t lane, const Deadline& deadline) {
+  FileDescriptor socket;
+  const Status status = hub_->connect(peer, lane, context_, deadline, is_cancelled_, &socket);
+  if (status.ok()) {
+    adopt(peer, lane, std::move(socket));
+    return;
+  }
+  static_cast<void>(note_failure(status.with_prefix(peer_name(peer) + ": "), peer));
+  has_news_.store(true, std::memory_order_release);
+  eventfd_write(news_.get(), 1);
 }
 
 Status HubWires::watch(int descriptor, uint32_t events, uint64_t data) {
@@ -73,10 +105,18 @@ Status HubWires::failure(uint32_t* out_peer) const {
 }
 
 Status HubWires::take_arrivals(std::vector<Arrival>* out_arrivals) {
-  std::lock_guard lock(mutex_);
-  has_news_.store(false, std::memory_order_relaxed);
-  out_arrivals->swap(arrivals_);
-  return failure_;
+  Status failure;
+  {
+    std::lock_guard lock(mutex_);
+    has_news_.store(false, std::memory_order_relaxed);
+    out_arrivals->swap(arrivals_);
+    failure = failure_;
+  }
+  for (const Arrival& each : *out_arrivals) {
+    auto ended = connecting_.extract({each.peer, each.lane});
+    if (ended) ended.mapped().join();
+  }
+  return failure;
 }
 
 Status HubWires::note_failure(const Status& why, uint32_t peer) {

@@ -7,9 +7,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/ipc/file_descriptor.h"
@@ -43,7 +46,8 @@ class HubWires : public WireSet {
       : hub_(std::move(hub)), context_(context) {}
   Status open_descriptors();
   Status enter_hub() { return hub_->add(context_, this); }
-  void leave_hub() { hub_->remove(context_, this); }
+  // Also ends the threads of connect_later().
+  void leave_hub();
 
   Status watch(int descriptor, uint32_t events, uint64_t data);
   // Waits, a second at most, and returns the number of events in |events|.
@@ -54,20 +58,23 @@ class HubWires : public WireSet {
   // Notes the failure, unless there is one. Returns the first.
   Status note_failure(const Status& why, uint32_t peer);
   std::string peer_name(uint32_t peer) const { return hub_->table().ranks[peer].name(); }
-  // Connects the lane to the lower rank |peer|: see WireHub::connect().
-  Status connect(uint32_t peer, uint32_t lane, FileDescriptor* out_socket) {
-    return hub_->connect(peer, lane, context_, deadline_, is_cancelled_, out_socket);
-  }
+  // Connects the lane to the lower rank |peer|, as WireHub::connect(), on a thread of its own: a
+  // stopped peer does not hold up messages with the others. The connection arrives as an accepted
+  // one does; a failure is noted.
+  void connect_later(uint32_t peer, uint32_t lane);
   // Whether |peer| and |lane| name a wire of this rank; else the failure to note.
   Status check_wire(uint32_t peer, uint32_t lane) const;
 
   const std::shared_ptr<WireHub> hub_;
   const uint64_t context_;
   FileDescriptor epoll_;
-  std::atomic<bool> is_cancelled_{false};           // ends connect()
-  Deadline deadline_ = Deadline::after(INT64_MAX);  // of connect()
 
  private:
+  void run_connect(uint32_t peer, uint32_t lane, const Deadline& deadline);
+
+  std::atomic<bool> is_cancelled_{false};                            // ends run_connect()
+  Deadline deadline_ = Deadline::after(INT64_MAX);                   // of connect_later()
+  std::map<std::pair<uint32_t, uint32_t>, std::thread> connecting_;  // by peer and lane
   FileDescriptor news_;  // eventfd: arrivals, cancel(), wake()
   std::atomic<bool> has_news_{false};
   mutable std::mutex mutex_;

@@ -99,7 +99,7 @@ class WireRequest {
 // buffers hold. So a rank posts its receives before it waits for its sends.
 //
 // For one thread at a time, but for cancel() and wake(). Steady-state calls allocate nothing; the
-// first post to a lane of a peer connects the lane, and may block until set_deadline().
+// first post to a lane of a peer starts a thread that connects the lane.
 //
 // A failure is sticky for the whole set, names the peer and the cause, and ends every posted
 // request; is_done() of a request is true only when the wire no longer touches its memory.
@@ -112,8 +112,10 @@ class WireSet {
   // Number of lanes to each peer.
   static constexpr uint32_t kLanes = 4;
 
-  // Of posts from now on: a connection that a peer accepts and leaves unanswered fails the set
-  // then, with KEEL_TIMED_OUT. Without it, never.
+  // Sets the deadline of posts from now on. A connection that a peer's kernel accepts and the peer
+  // leaves unanswered fails the set at the deadline, with KEEL_TIMED_OUT; without a deadline,
+  // never. A host that accepts no connection fails the set with KEEL_RANK_FAILED, 5 s later at
+  // most.
   virtual void set_deadline(const Deadline& deadline) = 0;
   // |peer|: rank in the session (HostTable), not the own rank. |lane|: 0 to kLanes - 1. After a
   // failure of the set the request is done at once.

@@ -569,7 +569,7 @@ TEST_P(WiresTest, PeersThatDoNotBelongAreShutOut) {
     const auto high = other.open(1);
     WireRequest request;
     high->post_send(0, 0, request);
-    EXPECT_TRUE(request.is_done());
+    ASSERT_TRUE(finish({high.get()}, {&request}));
     EXPECT_EQ(request.status().code(), code) << request.status().text();
   };
   Job wrong_secret(GetParam(), 2, HostSecret{std::string("another secret of a job")});

@@ -64,13 +64,7 @@ TcpLane* TcpWires::lane(uint32_t peer, uint32_t number) {
   if (!found) [[unlikely]] {
     found = std::make_unique<TcpLane>(peer, number, hub_->table().epoch);
     if (hub_->rank() > peer) {
-      FileDescriptor socket;
-      Status status = connect(peer, number, &socket);
-      if (status.ok()) status = attach(*found, std::move(socket));
-      if (!status.ok()) {
-        fail(status.with_prefix(peer_name(peer) + ": "), peer);
-        return nullptr;
-      }
+      connect_later(peer, number);
     } else {
       take_news();  // the peer may have connected already
       if (is_failed_) return nullptr;

@@ -14,8 +14,8 @@
 
 namespace keel {
 
-// A connection for each used lane of each peer, in one epoll set. A lane is connected by its first
-// post on the higher rank; requests of the lower rank wait for that.
+// A connection for each used lane of each peer, in one epoll set. The first post on the higher rank
+// starts to connect a lane; the requests of both ranks wait for that.
 class TcpWires final : public HubWires {
  public:
   // Opens the wires of the communicator |context| to the ranks of the hub's table.
@@ -36,7 +36,8 @@ class TcpWires final : public HubWires {
 
  private:
   Status start();
-  // The lane, connected if this rank is the one to connect it. NULL after a failure of the set.
+  // The lane, which connects if this rank is the one to connect it. NULL after a failure of the
+  // set.
   TcpLane* lane(uint32_t peer, uint32_t lane);
   void activate(TcpLane& lane);
   Status attach(TcpLane& lane, FileDescriptor socket);

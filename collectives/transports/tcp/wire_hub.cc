@@ -213,7 +213,7 @@ Status WireHub::try_connect(const HostRank& other, uint32_t lane, uint64_t conte
   SocketAddress address;
   KEEL_RETURN_IF_ERROR(parse_address(other.address, &address));
   TcpDialog dialog(&cancelled);
-  // Of several interfaces in the peer's subnet the route takes the first, whatever the rank listens
+  // The route takes the first of several interfaces in the peer's subnet, whatever the rank listens
   // at; routes by source address need this rank's. Elsewhere the route knows better: a host that
   // checks where packets come from drops those of another subnet's address.
   SocketAddress own = address_;
@@ -221,6 +221,10 @@ Status WireHub::try_connect(const HostRank& other, uint32_t lane, uint64_t conte
   const bool is_near = are_in_one_subnet(own, address);
   const Status connected = dialog.connect(address, silence_, limit, is_near ? &own : nullptr);
   if (connected.code() == KEEL_UNAVAILABLE) return {KEEL_RANK_FAILED, connected.text()};
+  // The host does not answer, and the kernel, which KEEL_TCP_SILENCE_MS limits, still tries.
+  if (connected.code() == KEEL_TIMED_OUT && !deadline.passed()) {
+    return {KEEL_RANK_FAILED, connected.text()};
+  }
   // Two lost packets are enough for that: the kernel repeats the first one after a second.
   *out_may_pass = connected.code() == KEEL_RANK_FAILED && dialog.has_route();
   KEEL_RETURN_IF_ERROR(connected);

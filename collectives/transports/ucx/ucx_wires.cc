@@ -103,13 +103,7 @@ UcxPeer* UcxWires::peer(uint32_t rank, uint32_t lane) {
   if (!found) [[unlikely]] {
     found = std::make_unique<UcxPeer>(rank, shared_);
     if (hub_->rank() > rank) {
-      FileDescriptor socket;
-      Status status = connect(rank, /*lane=*/0, &socket);
-      if (status.ok()) status = attach(*found, std::move(socket));
-      if (!status.ok()) {
-        fail(status.with_prefix(peer_name(rank) + ": "), rank);
-        return nullptr;
-      }
+      connect_later(rank, /*lane=*/0);
     } else {
       take_news();  // the peer may have connected already
       if (is_failed_) return nullptr;
