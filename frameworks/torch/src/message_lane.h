@@ -30,7 +30,7 @@ namespace keel_torch {
 // messages one after the other. Thread-safe.
 class MessageLane : public std::enable_shared_from_this<MessageLane> {
  public:
-  // Whose rank |rank| sends to |peer|, or receives from |peer|.
+  // Rank |rank| sends to |peer|, or receives from |peer|.
   struct Ends {
     int rank;
     int peer;
@@ -83,7 +83,7 @@ class MessageLane : public std::enable_shared_from_this<MessageLane> {
   // The thread: runs messages until the lane is over, then fails those that are left.
   void work_off();
   void fail_all();
-  // Throws if the lane is over, or the peer or the group.
+  // Throws if the lane is over, or the group, or the peer unless it may have sent the message.
   void check_peer() const;
   void connect();
   void apply_timeout();

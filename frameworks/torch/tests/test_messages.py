@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from device_ranks import run_device_ranks
-from ranks import run_ranks
+from ranks import TIMEOUT, run_ranks
 
 # Longer than the tests' limit: only the event under test ends a wait.
 HOUR = datetime.timedelta(hours=1)
@@ -33,18 +33,19 @@ def failure_of(function, *arguments, **options):
 
 def receive_behind_another_tag(rank, world, device=torch.device("cpu")):
     """A receive of tag 1 waits; the message of tag 2, which has come before, is received behind it."""
-    for size in (3, 0, 50000):  # in one packet, empty, and in two parts
+    # In one packet, empty, and in two parts. A send of the former two may end before they come.
+    for size in (3, 0, 50000):
         for stride in (1, 2):
             one, acknowledged = torch.zeros(1, device=device), torch.zeros(1, device=device)
             dist.barrier()
             if rank == 0:
                 dist.isend(torch.full((size,), 2.0, device=device), 1, tag=2).wait()
-                dist.barrier()  # rank 1 has the message
+                dist.send(one, 1, tag=3)
                 dist.recv(acknowledged, 1)
                 dist.send(one + 1, 1, tag=1)
             else:
                 waiting = dist.irecv(one, 0, tag=1)
-                dist.barrier()
+                dist.recv(acknowledged, 0, tag=3)  # comes behind the message of tag 2
                 message = torch.zeros(stride * size, device=device)[::stride]
                 dist.recv(message, 0, tag=2)
                 dist.send(acknowledged, 0)
@@ -56,12 +57,11 @@ def receive_behind_another_tag(rank, world, device=torch.device("cpu")):
 def receive_another_size_behind(rank, world):
     dist.barrier()
     if rank == 0:
-        dist.send(torch.ones(5), 1, tag=2)
-        dist.barrier()
-        dist.send(torch.ones(1), 1, tag=1)
+        for size, tag in ((5, 2), (1, 3), (1, 1)):
+            dist.send(torch.ones(size), 1, tag=tag)
         return ""
     waiting = dist.irecv(torch.zeros(1), 0, tag=1)
-    dist.barrier()
+    dist.recv(torch.zeros(1), 0, tag=3)
     text = failure_of(dist.recv, torch.zeros(4), 0, tag=2)
     waiting.wait()
     return text
@@ -89,6 +89,34 @@ def wait_for_one_that_left(rank, world):
     if rank == 2:
         dist.destroy_process_group(group)
     return failure_of(dist.recv, torch.ones(10), 2, group=group) if rank == 1 else ""
+
+
+def wait_for_one_that_called_and_left(rank, world, sends):
+    """Rank 1 leaves a call that rank 0 answers too late: nobody joins the pair."""
+    group = dist.new_group(timeout=HOUR)
+    dist.barrier(group)
+    own, other = (dist.irecv, dist.send) if sends else (dist.isend, dist.recv)
+    if rank == 0:
+        store().wait(["left"], TIMEOUT)
+        return failure_of(other, torch.ones(10), 1, group=group)
+    work = own(torch.ones(10), 0, group=group)
+    dist.destroy_process_group(group)
+    store().set("left", "1")
+    return failure_of(work.wait)
+
+
+def send_and_leave(rank, world):
+    """The message is in Keel's buffer when its sender leaves."""
+    for _ in range(20):
+        group = dist.new_group(timeout=HOUR)
+        tensor = torch.full((3,), float(rank))
+        if rank == 0:
+            dist.send(tensor, 1, group=group)
+        else:
+            dist.recv(tensor, 0, group=group)
+            assert tensor.tolist() == [0] * 3, tensor
+        dist.destroy_process_group(group)
+    dist.barrier()  # rank 0 serves the store
 
 
 def wait_while_another_aborts(rank, world, is_first):
@@ -162,6 +190,16 @@ class MessagesTest(unittest.TestCase):
 
     def test_first_message_of_a_rank_that_left(self):
         self.assertRegex(run_ranks(3, wait_for_one_that_left)[1], "recv .*rank 2 .*left")
+
+    def test_first_message_of_a_rank_that_left_before_its_peer_came(self):
+        for sends in (False, True):
+            with self.subTest(sends=sends):
+                texts = run_ranks(2, wait_for_one_that_called_and_left, sends)
+                self.assertRegex(texts[0], "(send|recv) .*rank 1 .*left")
+                self.assertIn("the process group has ended", texts[1])
+
+    def test_message_of_a_rank_that_leaves(self):
+        run_ranks(2, send_and_leave)
 
     def test_abort_of_another_rank(self):
         for is_first in (True, False):
