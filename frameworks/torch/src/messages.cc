@@ -27,7 +27,7 @@ Messages::~Messages() {
   close();
 }
 
-MessageLane& Messages::lane(int peer, bool sends, c10::Device device) {
+std::shared_ptr<MessageLane> Messages::lane(int peer, bool sends, c10::Device device) {
   TORCH_CHECK(peer != rank_, "keel: rank ", rank_, " cannot send to itself, nor receive");
   TORCH_CHECK(!is_closed_, "keel: the process group has ended");
   const std::tuple key{peer, sends, !device.is_cpu()};
@@ -41,24 +41,28 @@ MessageLane& Messages::lane(int peer, bool sends, c10::Device device) {
   const std::shared_ptr<MessageLane>& lane = found->second;
   TORCH_CHECK(lane->device() == device, "keel: a message of ", device, "; this rank's messages ",
               sends ? "to" : "from", " rank ", peer, " are of ", lane->device());
-  return *lane;
+  return lane;
 }
 
 c10::intrusive_ptr<KeelWork> Messages::send(const at::Tensor& tensor, int peer, int tag) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   auto work = c10::make_intrusive<KeelWork>(
       rank_, Call{c10d::OpType::SEND, "keel:send", {tensor}, {tensor}, timeout_, nullptr});
   work->set_sequence(++sequence_);
-  lane(peer, /*sends=*/true, tensor.device()).add(work, tensor, tag);
+  const std::shared_ptr<MessageLane> to = lane(peer, /*sends=*/true, tensor.device());
+  lock.unlock();
+  to->add(work, tensor, tag);
   return work;
 }
 
 c10::intrusive_ptr<KeelWork> Messages::receive(const at::Tensor& tensor, int peer, int tag) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   auto work = c10::make_intrusive<KeelWork>(
       rank_, Call{c10d::OpType::RECV, "keel:recv", {}, {tensor}, timeout_, nullptr});
   work->set_sequence(++sequence_);
-  lane(peer, /*sends=*/false, tensor.device()).add(work, tensor, tag);
+  const std::shared_ptr<MessageLane> from = lane(peer, /*sends=*/false, tensor.device());
+  lock.unlock();
+  from->add(work, tensor, tag);
   return work;
 }
 

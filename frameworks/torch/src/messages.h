@@ -46,7 +46,8 @@ class Messages {
   void close();
 
  private:
-  MessageLane& lane(int peer, bool sends, c10::Device device);
+  // With |mutex_| held, which MessageLane::add() would keep while it waits for the caller's stream.
+  std::shared_ptr<MessageLane> lane(int peer, bool sends, c10::Device device);
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::shared_ptr<const Lane> group_;
