@@ -56,7 +56,8 @@ ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Store> store, int rank, int 
       store_(store),
       options_(c10::make_intrusive<Options>("keel", timeout)),
       lanes_(store, rank, size, timeout),
-      messages_(store, lanes_.cpu(), rank, timeout) {
+      messages_(store, lanes_.cpu(), rank, timeout),
+      split_(c10::intrusive_ptr<c10d::Backend>()) {
   init();
 }
 
@@ -511,19 +512,22 @@ ProcessGroup::WorkPtr ProcessGroup::recvAnysource(Tensors& /*tensors*/, int /*ta
 
 // PyTorch calls once for each type of device, with one store, and this group serves all of them; so
 // does the new group. The number keeps its keys apart from those of an earlier group of the same
-// ranks, whose name it may have.
+// ranks, whose name it may have, and from those that a failed attempt has left in the store.
 c10::intrusive_ptr<c10d::Backend> ProcessGroup::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                       const std::vector<int>& ranks,
                                                       const c10::intrusive_ptr<Options>& options) {
   const std::lock_guard lock(split_mutex_);
   const auto own = std::find(ranks.begin(), ranks.end(), rank_);
   if (own == ranks.end()) return nullptr;
-  if (split_store_ == store) return split_;
-  split_ = c10::make_intrusive<ProcessGroup>(
+  if (split_store_ == store) {
+    if (auto split = split_.lock()) return split;
+  }
+  c10::intrusive_ptr<c10d::Backend> split = c10::make_intrusive<ProcessGroup>(
       c10::make_intrusive<c10d::PrefixStore>("split/" + std::to_string(splits_[ranks]++), store),
       static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()), options->timeout);
+  split_ = split;
   split_store_ = store;
-  return split_;
+  return split;
 }
 
 void ProcessGroup::startCoalescing() {

@@ -102,6 +102,9 @@ class ProcessGroup : public c10d::Backend {
 
   void abort() override;
   void shutdown() override;
+  // Called with the last reference, while |split_| of the group that this one was split from delays
+  // the destructor.
+  void release_resources() override { shutdown(); }
 
  private:
   // Runs a collective on |lane|, and notes the Work for coalescing.
@@ -118,9 +121,9 @@ class ProcessGroup : public c10d::Backend {
   std::atomic<uint64_t> monitored_barriers_{0};
 
   std::mutex split_mutex_;                       // protects the three below
-  std::map<std::vector<int>, uint64_t> splits_;  // groups made of the ranks
+  std::map<std::vector<int>, uint64_t> splits_;  // attempts to make a group of the ranks
   c10::intrusive_ptr<c10d::Store> split_store_;  // of the last new group
-  c10::intrusive_ptr<ProcessGroup> split_;
+  c10::weak_intrusive_ptr<c10d::Backend> split_;
 
   std::mutex coalescing_mutex_;  // protects the two below
   bool is_coalescing_ = false;

@@ -62,12 +62,31 @@ def split_unlike_ranks(rank, world, device):
     assert tensor.tolist() == [2] * 5, tensor
 
 
+def drop_a_split(rank, world, device):
+    """A group that nobody keeps ends, beside the group that it was split from."""
+    dist.init_process_group("keel", device_id=device, timeout=TIMEOUT)
+    parent = dist.distributed_c10d._get_default_group()
+    group = parent.split_group([0, 1], TIMEOUT, group_name="dropped")
+    if rank == 0:
+        del group
+    else:
+        try:
+            group.recv([torch.zeros(3)], 0, 0).wait()
+            raise AssertionError("a message came from a rank that left")
+        except RuntimeError as error:
+            assert "left" in str(error), error
+    dist.barrier()
+
+
 class SplitTest(unittest.TestCase):
     def test_groups_of_a_mesh(self):
         run_device_ranks(("cpu",) * 4, split_by_mesh, backend=None)
 
     def test_groups_of_some_ranks(self):
         run_device_ranks(("cpu",) * 4, split_by_ranks, backend=None)
+
+    def test_group_that_is_dropped(self):
+        run_device_ranks(("cpu",) * 2, drop_a_split, backend=None)
 
     def test_unlike_tensors_meet(self):
         run_device_ranks(("cpu",) * 2, split_unlike_ranks, backend=None)
