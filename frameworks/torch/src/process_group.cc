@@ -19,7 +19,6 @@ namespace keel_torch {
 namespace {
 
 using c10d::OpType;
-using c10d::ReduceOp;
 using std::chrono::milliseconds;
 using Tensors = ProcessGroup::Tensors;
 using BelowAutograd = at::AutoDispatchBelowADInplaceOrView;
@@ -71,22 +70,8 @@ void ProcessGroup::setTimeout(milliseconds timeout) {
   messages_.set_timeout(timeout);
 }
 
-ProcessGroup::WorkPtr ProcessGroup::note(WorkPtr work) {
-  std::lock_guard lock(coalescing_mutex_);
-  if (is_coalescing_) coalesced_.push_back(work);
-  return work;
-}
-
 ProcessGroup::WorkPtr ProcessGroup::run(Lane& lane, Call call, const Lane::Enqueue& enqueue) {
   return note(lane.run(std::move(call), enqueue));
-}
-
-ProcessGroup::WorkPtr ProcessGroup::combine(OpType type, const std::function<WorkPtr(size_t)>& part,
-                                            size_t parts) {
-  std::vector<WorkPtr> works;
-  works.reserve(parts);
-  for (size_t index = 0; index < parts; ++index) works.push_back(part(index));
-  return c10::make_intrusive<CombinedWork>(rank_, type, std::move(works));
 }
 
 uint32_t ProcessGroup::check_root(int64_t root, const char* name) const {
@@ -137,44 +122,6 @@ ProcessGroup::WorkPtr ProcessGroup::allreduce(Tensors& tensors,
              [&](keel_comm comm, keel_stream stream) {
                void* const data = flat.data_ptr();
                return keel_all_reduce(comm, data, data, count_of(flat, type), type.dtype, op,
-                                      stream);
-             });
-}
-
-ProcessGroup::WorkPtr ProcessGroup::allreduce_coalesced(
-    Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  const BelowAutograd guard;
-  TORCH_CHECK(!tensors.empty(), "keel: all_reduce: an empty list of tensors");
-  bool are_alike = true;
-  for (const at::Tensor& tensor : tensors) {
-    check_tensor(tensor, "all_reduce");
-    check_one_device(tensors.front(), tensor, "all_reduce");
-    are_alike = are_alike && tensor.scalar_type() == tensors.front().scalar_type();
-  }
-  if (!are_alike) {
-    return combine(
-        OpType::ALLREDUCE_COALESCED,
-        [&](size_t index) {
-          Tensors one{tensors[index]};
-          return allreduce(one, options);
-        },
-        tensors.size());
-  }
-  const at::ScalarType element = tensors.front().scalar_type();
-  const Type type = type_for_reductions(element, options.reduceOp, "all_reduce");
-  Lane& lane = lanes_.of(tensors.front().device(), "all_reduce");
-  const Reduction op(options.reduceOp, element, lane.comm());
-  const at::Tensor joined = joined_input(tensors, lane.device());
-  return run(lane,
-             {OpType::ALLREDUCE_COALESCED,
-              "keel:all_reduce",
-              {joined},
-              tensors,
-              options.timeout,
-              copy_parts_back(joined, tensors)},
-             [&](keel_comm comm, keel_stream stream) {
-               void* const data = joined.data_ptr();
-               return keel_all_reduce(comm, data, data, count_of(joined, type), type.dtype, op,
                                       stream);
              });
 }
@@ -259,35 +206,6 @@ ProcessGroup::WorkPtr ProcessGroup::_allgather_base(at::Tensor& output, at::Tens
                return keel_all_gather(comm, flat.data_ptr(), whole.data_ptr(), count_of(flat, type),
                                       type.dtype, stream);
              });
-}
-
-ProcessGroup::WorkPtr ProcessGroup::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
-                                                        const c10d::AllgatherOptions& options) {
-  TORCH_CHECK(outputs.size() == world(), "keel: all_gather_coalesced: ", outputs.size(),
-              " lists for ", size_, " ranks");
-  for (const Tensors& list : outputs) {
-    TORCH_CHECK(list.size() == inputs.size(), "keel: all_gather_coalesced: ", inputs.size(),
-                " inputs, and a list of ", list.size(), " outputs");
-  }
-  return combine(
-      OpType::ALLGATHER_COALESCED,
-      [&](size_t index) {
-        TensorLists list(1);
-        for (const Tensors& of_rank : outputs) list.front().push_back(of_rank[index]);
-        Tensors one{inputs[index]};
-        return allgather(list, one, options);
-      },
-      inputs.size());
-}
-
-ProcessGroup::WorkPtr ProcessGroup::allgather_into_tensor_coalesced(
-    Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
-  TORCH_CHECK(outputs.size() == inputs.size(), "keel: all_gather: ", inputs.size(), " inputs and ",
-              outputs.size(), " outputs");
-  return combine(
-      kAllGatherIntoTensorCoalesced,
-      [&](size_t index) { return _allgather_base(outputs[index], inputs[index], options); },
-      inputs.size());
 }
 
 ProcessGroup::WorkPtr ProcessGroup::gather(TensorLists& outputs, Tensors& inputs,
@@ -410,16 +328,6 @@ ProcessGroup::WorkPtr ProcessGroup::_reduce_scatter_base(
              });
 }
 
-ProcessGroup::WorkPtr ProcessGroup::reduce_scatter_tensor_coalesced(
-    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
-  TORCH_CHECK(outputs.size() == inputs.size(), "keel: reduce_scatter: ", inputs.size(),
-              " inputs and ", outputs.size(), " outputs");
-  return combine(
-      OpType::REDUCE_SCATTER_TENSOR_COALESCED,
-      [&](size_t index) { return _reduce_scatter_base(outputs[index], inputs[index], options); },
-      inputs.size());
-}
-
 ProcessGroup::WorkPtr ProcessGroup::alltoall_base(at::Tensor& output, at::Tensor& input,
                                                   std::vector<int64_t>& output_splits,
                                                   std::vector<int64_t>& input_splits,
@@ -528,18 +436,6 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroup::split(const c10::intrusive_ptr<c
   split_ = split;
   split_store_ = store;
   return split;
-}
-
-void ProcessGroup::startCoalescing() {
-  std::lock_guard lock(coalescing_mutex_);
-  is_coalescing_ = true;
-  coalesced_.clear();  // of a caller that raised before the end
-}
-
-ProcessGroup::WorkPtr ProcessGroup::endCoalescing() {
-  std::lock_guard lock(coalescing_mutex_);
-  is_coalescing_ = false;
-  return c10::make_intrusive<CombinedWork>(rank_, OpType::COALESCED, std::exchange(coalesced_, {}));
 }
 
 void ProcessGroup::abort() {
