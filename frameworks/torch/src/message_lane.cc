@@ -187,8 +187,14 @@ void MessageLane::check_peer() const {
   if (absence.empty()) return;
   // A sender that has joined the pair may have sent the message, which Keel buffers, and left. The
   // pair's communicator then ends the wait; for a sender that left before, nothing would.
-  const bool may_have_sent =
-      !ends_.sends && group_->absence(ends_.rank).empty() && store_->check({key_ + "/joined"});
+  bool may_have_sent = false;
+  if (!ends_.sends && group_->absence(ends_.rank).empty()) {
+    try {
+      may_have_sent = store_->check({key_ + "/joined"});
+    } catch (const std::exception&) {
+      // The rank that serves the store has ended: the absence is the reason.
+    }
+  }
   TORCH_CHECK(may_have_sent, absence);
 }
 

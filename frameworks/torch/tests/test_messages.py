@@ -88,7 +88,9 @@ def wait_for_one_that_left(rank, world):
     dist.barrier(group)
     if rank == 2:
         dist.destroy_process_group(group)
-    return failure_of(dist.recv, torch.ones(10), 2, group=group) if rank == 1 else ""
+    text = failure_of(dist.recv, torch.ones(10), 2, group=group) if rank == 1 else ""
+    dist.barrier()  # rank 0 serves the store
+    return text
 
 
 def wait_for_one_that_called_and_left(rank, world, sends):
