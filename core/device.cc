@@ -111,6 +111,11 @@ Status Device::failed(keel_status code, const char* call) {
   return status;
 }
 
+void Device::give_up_work(const char* call) {
+  has_given_up_.store(true);  // before the loss, by which records are done
+  (void)check(KEEL_DEVICE_LOST, call);
+}
+
 Status Device::lost() const {
   const std::lock_guard lock(loss_mutex_);
   return failure(KEEL_DEVICE_LOST, "{} is lost: {}", name_, loss_.text());

@@ -62,6 +62,10 @@ class Device final : public RefCounted {
   // else KEEL_OK.
   Status check_alive() const { return is_lost() ? lost() : Status(); }
   bool is_lost() const { return lost_.load(std::memory_order_relaxed); }
+  // Marks the device as lost because work on it, which |call| was to end, does not end and may
+  // still run. A plugin that reports a loss has ended the work.
+  void give_up_work(const char* call);
+  bool may_run_given_up_work() const { return has_given_up_.load(); }
 
   // NUMA node for staging memory, looked up once; -1 if the machine offers no choice.
   int staging_node();
@@ -94,6 +98,7 @@ class Device final : public RefCounted {
 
   std::atomic<bool> open_{false};
   std::atomic<bool> lost_{false};
+  std::atomic<bool> has_given_up_{false};
   mutable std::mutex loss_mutex_;
   Status loss_;  // failure that caused the loss of the device; under loss_mutex_
   std::atomic<int> staging_node_{kNodeNotAsked};

@@ -303,9 +303,11 @@ Status NativeGroup::async_error() const {
 }
 
 void NativeGroup::give_up(const Ref<EventRecord>& record) {
-  // A record is done as soon as its device is lost, while the work may still run.
+  // A record is done as soon as its device is lost. Work that the plugin has lost is over; work
+  // that another group gave up may run, and so may this group's.
   const auto has_ended = [&] {
-    return record && record->state() == EventRecord::State::kDone && !device_->is_lost();
+    const bool is_done = record ? record->state() == EventRecord::State::kDone : device_->is_lost();
+    return is_done && !device_->may_run_given_up_work();
   };
   is_stuck_ = !has_ended();
   if (!is_stuck_) return;
@@ -316,7 +318,7 @@ void NativeGroup::give_up(const Ref<EventRecord>& record) {
   if (has_ended() || device_->is_lost()) return;
   log(KEEL_LOG_ERROR, "{}: a native operation that was given up does not end, the device is lost",
       device_->name());
-  (void)device_->check(KEEL_DEVICE_LOST, "ccl.abort");
+  device_->give_up_work("ccl.abort");
 }
 
 }  // namespace keel
