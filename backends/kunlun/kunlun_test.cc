@@ -188,6 +188,10 @@ class LeftBehind {
 
 // The ranks go on without the abort, and never destroy a communicator that it may still use.
 TEST_F(KunlunTest, AnAbortThatHangsLosesTheDevices) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP()
+      << "the thread of the abort stays in the plugin, and has read the device that closes";
+#endif
   const OwnSdk sdk("devices=2 memory_mib=64 faults=1/stall:ccl@1");
   setenv("KEEL_EMULATED_BKCL", "abort_hangs=1", 1);
   const std::vector<keel_device> devices = load_kunlun(sdk);
