@@ -460,11 +460,8 @@ Status Communicator::rank_status(uint32_t rank) {
   if (failures.failed()) return failures.status();
   if (!hosts_) return failures.absence_status(rank);
   // A lost rank of another host fails the communicator as a whole.
-  const std::vector<uint32_t>& local = hosts_->group().hosts()[hosts_->group().host()];
-  const auto found = std::find(local.begin(), local.end(), rank);
-  return found == local.end()
-             ? Status()
-             : failures.absence_status(static_cast<uint32_t>(found - local.begin()));
+  const std::optional<uint32_t> local = hosts_->group().find_local(rank);
+  return local ? failures.absence_status(*local) : Status();
 }
 
 Communicator::Stats Communicator::stats() const {

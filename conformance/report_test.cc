@@ -148,7 +148,7 @@ TEST(Certificate, IsReadBack) {
   EXPECT_EQ(certificate.failures, "untested");
 }
 
-// Of two waived cases under one waiver, and an unsupported one.
+// A report of two waived cases under one waiver, and of an unsupported one.
 Report waived_sample() {
   Report report = sample();
   report.results.resize(4);

@@ -129,6 +129,13 @@ HostGroup::~HostGroup() {
 
 // ---- facts ----------------------------------------------------------------------
 
+std::optional<uint32_t> HostGroup::find_local(uint32_t rank) const {
+  const std::vector<uint32_t>& local = hosts_[host_];
+  const auto found = std::find(local.begin(), local.end(), rank);
+  if (found == local.end()) return {};
+  return static_cast<uint32_t>(found - local.begin());
+}
+
 uint32_t HostGroup::ranks_per_host() const {
   const size_t size = hosts_[0].size();
   const bool are_equal = std::all_of(hosts_.begin(), hosts_.end(),

@@ -56,6 +56,8 @@ class HostGroup {
   // Ranks of each host, ascending; hosts in the order of their lowest ranks.
   const std::vector<std::vector<uint32_t>>& hosts() const { return hosts_; }
   uint32_t host() const { return host_; }  // index of this rank's host
+  // Returns the local rank of |rank|; empty if |rank| is on another host.
+  std::optional<uint32_t> find_local(uint32_t rank) const;
   // Number of ranks of every host; 0 if the hosts differ.
   uint32_t ranks_per_host() const;
   const std::vector<uint32_t>& members() const { return members_; }

@@ -237,18 +237,17 @@ Status HostRunner::run_messages(const Request& request, FlightRecorder::Entry* e
   }
   // Messages within the host go through shared memory. Whether they do depends on the two ranks
   // alone, so both ends agree.
-  const std::vector<uint32_t>& local = group_->hosts()[group_->host()];
   std::vector<const Transfer*> remote;
   Request inside = request;
   inside.transfers.clear();
   for (const Transfer& transfer : request.transfers) {
-    const auto found = std::find(local.begin(), local.end(), transfer.peer);
-    if (found == local.end()) {
+    const std::optional<uint32_t> local = group_->find_local(transfer.peer);
+    if (!local) {
       remote.push_back(&transfer);
       continue;
     }
     inside.transfers.push_back(transfer);
-    inside.transfers.back().peer = static_cast<uint32_t>(found - local.begin());
+    inside.transfers.back().peer = *local;
   }
   KEEL_RETURN_IF_ERROR(messages_.start(remote, wait));
   if (!inside.transfers.empty() && remote.empty()) {

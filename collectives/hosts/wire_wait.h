@@ -44,8 +44,7 @@ class WireWait {
   // whether something has moved.
   bool poll() {
     if (wires_.progress()) return true;
-    wires_.park(/*timeout_ns=*/0);  // looks for silent hosts
-    if (session_.has_outlived_server()) session_.look_for(wires_.unconnected());
+    park(/*timeout_ns=*/0);  // looks for silent hosts
     return false;
   }
 
@@ -64,14 +63,17 @@ class WireWait {
       if (idle == 0) begin = PollBudget::Clock::now();
       idle += polls_.relax();
       if (idle < polls_.polls()) continue;
-      wires_.park(WaitPolicy::slice_ns(wait_context_.deadline()));
-      if (session_.has_outlived_server()) session_.look_for(wires_.unconnected());
+      park(WaitPolicy::slice_ns(wait_context_.deadline()));
     }
     is_waiting_ = false;
     return {};
   }
 
  private:
+  void park(int64_t timeout_ns) {
+    wires_.park(timeout_ns);
+    if (session_.has_outlived_server()) session_.look_for(wires_.unconnected());
+  }
   Status check() {
     if (failures_.failed()) return failures_.status();
     KEEL_RETURN_IF_ERROR(wires_.failure());
