@@ -1,28 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/log.h"
 
-#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
-#include <string_view>
 
 #include "core/insiders.h"
+#include "core/log_level.h"
 
 namespace keel {
 
 namespace {
 
-constexpr std::array<std::string_view, 6> kLevels = {"trace",   "debug", "info",
-                                                     "warning", "error", "off"};
-
 keel_log_level level_from_environment() {
   const char* wanted = secure_getenv("KEEL_LOG");
   if (wanted == nullptr) return KEEL_LOG_WARNING;
-  for (uint32_t level = 0; level < kLevels.size(); ++level) {
-    if (kLevels[level] == wanted) return level;
-  }
+  if (const auto level = find_log_level(wanted)) return *level;
   std::fprintf(stderr, "keel: KEEL_LOG=%s is no level: trace, debug, info, warning, error, off\n",
                wanted);
   return KEEL_LOG_WARNING;
@@ -55,7 +49,7 @@ void log_text(keel_log_level level, const char* text) {
     std::lock_guard lock(sink().mutex);
     fn = sink().fn;
     user = sink().user;
-    if (fn == nullptr) std::fprintf(stderr, "keel %s: %s\n", kLevels[level].data(), text);
+    if (fn == nullptr) std::fprintf(stderr, "keel %s: %s\n", kLogLevelNames[level].data(), text);
   }
   if (fn == nullptr) return;
   const UserCallback callback;
