@@ -3,54 +3,23 @@
 // reference.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <unistd.h>
+#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
-#include <keel/keel.hpp>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "collectives/bootstrap/testing/child_process.h"
 #include "collectives/testing/reference.h"
 #include "collectives/testing/test_rank.h"
+#include "collectives/testing/wire_job.h"
 
+namespace keel::testing {
 namespace {
 
-using keel::testing::Case;
-using keel::testing::ChildProcess;
-using keel::testing::hear;
-using keel::testing::Operation;
-using keel::testing::Reference;
-using keel::testing::say;
-
-// ---- the workers ----------------------------------------------------------------
-
-struct Rank {
-  uint32_t rank = 0;
-  uint32_t world = 0;
-  std::string hosts;  // of the ranks, a letter each
-  bool staged = false;
-  keel_device device = {};
-  keel_comm comm = {};
-  keel_stream stream = {};
-};
-
-keel_comm_options make_options(bool staged) {
-  auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
-  options.forbid_alias = staged ? 1 : 0;
-  options.chunk_bytes = 4096;
-  return options;
-}
-
-std::string explain(keel_comm comm) {
-  return keel::api_detail::read_text(
-      [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
-}
+// ---- what the ranks run ---------------------------------------------------------
 
 // The number behind |object|: {"sent": in |explained|.
 long sent_of(const std::string& explained, const std::string& object) {
@@ -63,7 +32,7 @@ long messages_sent(const std::string& explained) {
   return sent_of(explained, "wire_messages");
 }
 
-Case make_case(const Rank& self, Operation operation, uint64_t count, bool in_place) {
+Case make_case(const WireRank& self, Operation operation, uint64_t count, bool in_place) {
   Case scenario;
   scenario.operation = operation;
   scenario.dtype = count % 2 == 0 ? KEEL_FLOAT32 : KEEL_UINT8;
@@ -75,13 +44,13 @@ Case make_case(const Rank& self, Operation operation, uint64_t count, bool in_pl
   return scenario;
 }
 
-std::string run(const Rank& self, keel_comm comm, const Case& scenario) {
+std::string run(const WireRank& self, keel_comm comm, const Case& scenario) {
   const Reference reference(scenario, self.rank);
-  return keel::testing::run_case(reference, self.rank, self.device, comm, self.stream);
+  return run_case(reference, self.rank, self.device, comm, self.stream);
 }
 
 // Below a chunk of 4 KiB and above, where a block moves in several rounds.
-std::string run_sizes(const Rank& self, keel_comm comm) {
+std::string run_sizes(const WireRank& self, keel_comm comm) {
   for (const Operation operation : {Operation::kAllToAll, Operation::kAllToAllV}) {
     for (const uint64_t count : {0, 1, 2, 33, 128, 1500, 4001}) {
       for (const bool in_place : {false, true}) {
@@ -93,7 +62,7 @@ std::string run_sizes(const Rank& self, keel_comm comm) {
   return "";
 }
 
-std::string each_way(const Rank& self) {
+std::string each_way(const WireRank& self) {
   for (const std::string algorithm : {"aggregated", "direct", "bruck"}) {
     setenv("KEEL_ALGORITHM", algorithm.c_str(), 1);
     const keel_comm_options options = make_options(self.staged);
@@ -107,7 +76,7 @@ std::string each_way(const Rank& self) {
 }
 
 // The remote ranks whose blocks this rank sends, if each host has a rank for them in turn.
-std::vector<uint32_t> carried(const Rank& self) {
+std::vector<uint32_t> carried(const WireRank& self) {
   const char own = self.hosts[self.rank];
   std::map<char, uint32_t> seen;
   uint32_t local = 0;
@@ -127,7 +96,7 @@ std::vector<uint32_t> carried(const Rank& self) {
 
 // Rank 0's table: aggregated up to 1 KiB, direct above. Every operation is checked by the number of
 // messages.
-std::string by_table(const Rank& self) {
+std::string by_table(const WireRank& self) {
   long remote = 0;
   for (const char host : self.hosts) remote += host != self.hosts[self.rank] ? 1 : 0;
   for (const uint64_t bytes_of_block : {16, 2048}) {
@@ -162,7 +131,7 @@ int32_t ragged_value(uint32_t from, uint32_t to, uint64_t index) {
 }
 
 // One all_to_all_v; short blocks lie next to long and empty ones.
-std::string run_ragged(const Rank& self, uint32_t turn, bool in_place) {
+std::string run_ragged(const WireRank& self, uint32_t turn, bool in_place) {
   std::vector<uint64_t> counts;
   std::vector<int32_t> sent;
   std::vector<int32_t> expected;
@@ -193,7 +162,7 @@ std::string run_ragged(const Rank& self, uint32_t turn, bool in_place) {
 
 // What rank |self| sends to other hosts: the short blocks that it carries, which are those of up to
 // a block of a chunk, with all sizes of its host, and its own long blocks.
-std::string ragged(const Rank& self) {
+std::string ragged(const WireRank& self) {
   const uint64_t longest = make_options(false).chunk_bytes / self.world;
   for (uint32_t turn = 0; turn < 16; ++turn) {
     const std::string before = explain(self.comm);
@@ -236,7 +205,7 @@ std::string ragged(const Rank& self) {
 }
 
 // Rank 0's table: short blocks of an all_to_all_v are those of up to 1 KiB for all ranks together.
-std::string ragged_by_table(const Rank& self) {
+std::string ragged_by_table(const WireRank& self) {
   for (const uint64_t count : {1024 / self.world / 4, 1024 / self.world / 4 + 1}) {
     const std::vector<uint64_t> counts(self.world, count);
     void* data = nullptr;
@@ -267,7 +236,7 @@ std::string ragged_by_table(const Rank& self) {
 
 // Of ranks "aabbb" all blocks have 4 elements, but one rank's arrays differ as |change| says.
 template <typename Change>
-std::string differ(const Rank& self, keel_dtype dtype, const Change& change) {
+std::string differ(const WireRank& self, keel_dtype dtype, const Change& change) {
   std::vector<uint64_t> send_counts(self.world, 4);
   std::vector<uint64_t> receive_counts(self.world, 4);
   change(send_counts, receive_counts);
@@ -286,39 +255,39 @@ std::string differ(const Rank& self, keel_dtype dtype, const Change& change) {
   return "";
 }
 
-std::string differ_inside(const Rank& self) {
+std::string differ_inside(const WireRank& self) {
   return differ(self, KEEL_INT32, [&](auto&, auto& receive_counts) {
     if (self.rank == 2) receive_counts[3] = 7;
   });
 }
 
 // The carrier's message is as long as expected.
-std::string differ_between(const Rank& self) {
+std::string differ_between(const WireRank& self) {
   return differ(self, KEEL_INT32, [&](auto& send_counts, auto&) {
     if (self.rank == 0) send_counts[3] = 3;
     if (self.rank == 1) send_counts[3] = 5;
   });
 }
 
-std::string differ_by_nothing(const Rank& self) {
+std::string differ_by_nothing(const WireRank& self) {
   return differ(self, KEEL_INT32, [&](auto& send_counts, auto&) {
     if (self.rank == 1) send_counts[2] = 0;
   });
 }
 
 // Carried at one end alone.
-std::string differ_by_way(const Rank& self) {
+std::string differ_by_way(const WireRank& self) {
   return differ(self, KEEL_INT32, [&](auto& send_counts, auto&) {
     if (self.rank == 1) send_counts[2] = 20'000;
   });
 }
 
-std::string differ_by_dtype(const Rank& self) {
+std::string differ_by_dtype(const WireRank& self) {
   return differ(self, self.rank < 2 ? KEEL_INT32 : KEEL_INT64, [](auto&, auto&) {});
 }
 
 // The last rank of the first host calls with one element more than the others.
-std::string mismatch(const Rank& self) {
+std::string mismatch(const WireRank& self) {
   const uint64_t count = self.rank == 1 ? 2 : 1;
   void* data = nullptr;
   if (keel_alloc(self.device, KEEL_MEMORY_DEVICE, 4096, &data) != KEEL_OK) return keel_last_error();
@@ -328,112 +297,30 @@ std::string mismatch(const Rank& self) {
   return "";
 }
 
-// Arguments: rank, hosts, "staged", "alias" or "mixed", program, table of rank 0.
-int run_worker(const std::vector<std::string>& arguments) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  alarm(200);
-  Rank self;
-  self.rank = static_cast<uint32_t>(std::stoul(arguments[0]));
-  self.hosts = arguments[1];
-  self.world = static_cast<uint32_t>(self.hosts.size());
-  self.staged = arguments[2] == "staged";
-  setenv("KEEL_HOST_ID", self.hosts.substr(self.rank, 1).c_str(), 1);
-  setenv("KEEL_INTERFACE", "127.0.0.1", 1);
-  const bool has_table = self.rank == 0 && !arguments[4].empty();
-  setenv("KEEL_COLLECTIVE_TABLE", has_table ? arguments[4].c_str() : "builtin", 1);
-  auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
-  init.default_timeout_ns = 100'000'000'000;
-  const bool is_mixed = arguments[2] == "mixed";
-  init.backends = is_mixed ? "cpu,sim" : "cpu";
-  setenv("KEEL_SIM_DEVICES", "1", 1);
-  if (keel_init(&init) != KEEL_OK) return 2;
-  const std::map<std::string, std::string (*)(const Rank&)> programs = {
-      {"each_way", each_way},
-      {"by_table", by_table},
-      {"mismatch", mismatch},
-      {"ragged", ragged},
-      {"ragged_by_table", ragged_by_table},
-      {"differ_inside", differ_inside},
-      {"differ_between", differ_between},
-      {"differ_by_nothing", differ_by_nothing},
-      {"differ_by_way", differ_by_way},
-      {"differ_by_dtype", differ_by_dtype}};
-  keel_unique_id id = {};
-  if (self.rank == 0) {
-    if (keel_unique_id_create(&id) != KEEL_OK) {
-      say(keel_last_error());
-      return 3;
-    }
-    say(id.text);
-  } else {
-    hear().copy(id.text, sizeof(id.text) - 1);
-  }
-  self.device = keel::testing::device_of(keel::testing::all_devices(), self.rank, self.world);
-  const keel_comm_options options = make_options(self.staged);
-  std::string problem;
-  if (keel_stream_create(self.device, 0, &self.stream) != KEEL_OK ||
-      keel_comm_init_rank(self.device, &id, self.rank, self.world, &options, &self.comm) !=
-          KEEL_OK) {
-    problem = keel_last_error();
-  } else {
-    problem = programs.at(arguments[3])(self);
-    if (!problem.empty()) keel_comm_abort(self.comm);
-    keel_comm_destroy(self.comm);
-  }
-  if (!problem.empty()) std::fprintf(stderr, "rank %u: %s\n", self.rank, problem.c_str());
-  keel_shutdown();
-  return problem.empty() ? 0 : 1;
-}
-
 // ---- the jobs -------------------------------------------------------------------
 
-std::vector<ChildProcess> start(const std::string& hosts, const std::string& program,
-                                const std::string& memory = "alias",
-                                const std::string& table = "") {
-  std::vector<ChildProcess> ranks;
-  for (size_t rank = 0; rank < hosts.size(); ++rank) {
-    ranks.emplace_back(
-        "rank", std::vector<std::string>{std::to_string(rank), hosts, memory, program, table});
-  }
-  const std::string id = ranks[0].read_line();
-  for (size_t rank = 1; rank < hosts.size(); ++rank) ranks[rank].write_line(id);
-  return ranks;
-}
-
-void expect_success(std::vector<ChildProcess>& ranks) {
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    EXPECT_EQ(ranks[rank].wait(), 0) << "rank " << rank;
-  }
-}
-
 TEST(HostAllToAllTest, TwoUnequalHostsMatchReference) {
-  auto ranks = start("aabbb", "each_way");
-  expect_success(ranks);
+  WireJob("aabbb", "each_way").expect_success();
 }
 
 TEST(HostAllToAllTest, HostWithOneRankMatchesReference) {
-  auto ranks = start("abbb", "each_way");
-  expect_success(ranks);
+  WireJob("abbb", "each_way").expect_success();
 }
 
 TEST(HostAllToAllTest, ScatteredRanksOfThreeHostsMatchReference) {
-  auto ranks = start("abcaba", "each_way");
-  expect_success(ranks);
+  WireJob("abcaba", "each_way").expect_success();
 }
 
 TEST(HostAllToAllTest, FourHostsMatchReference) {
-  auto ranks = start("aabbcdd", "each_way");
-  expect_success(ranks);
+  WireJob("aabbcdd", "each_way").expect_success();
 }
 
 TEST(HostAllToAllTest, StagedMemoryMatchesReference) {
-  auto ranks = start("aabab", "each_way", "staged");
-  expect_success(ranks);
+  WireJob("aabab", "each_way", "cpu", /*staged=*/true).expect_success();
 }
 
 TEST(HostAllToAllTest, MixedDevicesMatchReference) {
-  auto ranks = start("aabab", "each_way", "mixed");
-  expect_success(ranks);
+  WireJob("aabab", "each_way", "cpu,sim").expect_success();
 }
 
 void run_with_table(const std::string& program, const std::string& rules) {
@@ -441,8 +328,9 @@ void run_with_table(const std::string& program, const std::string& rules) {
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   const std::string table = folder + "/table";
   std::ofstream(table) << "keel-collectives 1\n" << rules;
-  auto ranks = start("aabbb", program, "alias", table);
-  expect_success(ranks);
+  WireJob("aabbb", program, "cpu", /*staged=*/false, /*seconds=*/0,
+          {{0, "KEEL_COLLECTIVE_TABLE", table}})
+      .expect_success();
   std::filesystem::remove_all(folder);
 }
 
@@ -461,27 +349,24 @@ TEST(HostAllToAllTest, TableOfRankZeroDividesBlocksOfAllToAllV) {
 
 TEST(HostAllToAllTest, BytesOfAllToAllVCrossOnce) {
   for (const std::string hosts : {"aabbb", "abbbb", "abcaba", "aabbaabb"}) {
-    auto ranks = start(hosts, "ragged");
-    expect_success(ranks);
+    WireJob(hosts, "ragged").expect_success();
   }
 }
 
 TEST(HostAllToAllTest, BytesOfMixedDevicesCrossOnce) {
-  for (const std::string memory : {"staged", "mixed"}) {
-    auto ranks = start("aabab", "ragged", memory);
-    expect_success(ranks);
-  }
+  WireJob("aabab", "ragged", "cpu", /*staged=*/true).expect_success();
+  WireJob("aabab", "ragged", "cpu,sim").expect_success();
 }
 
 // All ranks of "aabbb" fail with |text|, before any deadline.
 void expect_difference(const std::string& program, const std::string& text) {
-  auto ranks = start("aabbb", program);
-  for (ChildProcess& rank : ranks) {
-    const std::string line = rank.read_line();
+  WireJob job("aabbb", program);
+  for (size_t rank = 0; rank < 5; ++rank) {
+    const std::string line = job[rank].read_line();
     EXPECT_NE(line.find("KEEL_INVALID_ARGUMENT"), std::string::npos) << line;
     EXPECT_NE(line.find(text), std::string::npos) << line;
   }
-  expect_success(ranks);
+  job.expect_success();
 }
 
 TEST(HostAllToAllTest, RanksThatDifferInTheSizeOfABlockAreNamed) {
@@ -503,18 +388,30 @@ TEST(HostAllToAllTest, HostsThatDifferInDtypeAreNamed) {
 }
 
 TEST(HostAllToAllTest, OddRankOfOwnHostFailsAllRanks) {
-  auto ranks = start("aab", "mismatch");
-  for (ChildProcess& rank : ranks) {
-    const std::string line = rank.read_line();
+  WireJob job("aab", "mismatch");
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const std::string line = job[rank].read_line();
     EXPECT_NE(line.find("mismatch"), std::string::npos) << line;
     EXPECT_NE(line.find("all_to_all(2 int32)"), std::string::npos) << line;
   }
-  expect_success(ranks);
+  job.expect_success();
 }
 
 }  // namespace
 
-const std::map<std::string, keel::testing::Worker>& keel::testing::workers() {
-  static const std::map<std::string, Worker> workers = {{"rank", run_worker}};
-  return workers;
+const std::map<std::string, WireProgram>& wire_programs() {
+  static const std::map<std::string, WireProgram> programs = {
+      {"each_way", each_way},
+      {"by_table", by_table},
+      {"mismatch", mismatch},
+      {"ragged", ragged},
+      {"ragged_by_table", ragged_by_table},
+      {"differ_inside", differ_inside},
+      {"differ_between", differ_between},
+      {"differ_by_nothing", differ_by_nothing},
+      {"differ_by_way", differ_by_way},
+      {"differ_by_dtype", differ_by_dtype}};
+  return programs;
 }
+
+}  // namespace keel::testing

@@ -439,7 +439,8 @@ TEST_P(HostFailureTest, FailureIsToldAtOnceAfterRankZeroHasLeft) {
 // The last rank alone has another wire than the parameter's.
 TEST_P(HostFailureTest, RankWithAnotherWireIsNamed) {
   if (!is_ucx_there()) GTEST_SKIP() << "libucp.so.0 cannot be opened (package libucx0)";
-  WireJob job("abc", "mismatch", "cpu", /*staged=*/false, /*seconds=*/0, is_ucx() ? "tcp" : "ucx");
+  WireJob job("abc", "mismatch", "cpu", /*staged=*/false, /*seconds=*/0,
+              {{2, "KEEL_WIRE", is_ucx() ? "tcp" : "ucx"}});
   for (size_t rank = 0; rank < 3; ++rank) {
     const std::string line = job[rank].read_line();
     EXPECT_SAYS("rank 2 (cpu:", line);

@@ -369,7 +369,9 @@ TEST_P(HostsTest, StagedMemoryMatchesReference) {
 }
 
 TEST_P(HostsTest, LanesCarryTheSharesOfRankZero) {
-  WireJob("abab", "lane_shares").expect_success();
+  WireJob("abab", "lane_shares", "cpu", /*staged=*/false, /*seconds=*/0,
+          {{0, "KEEL_LANE_SHARES", "3,1"}})
+      .expect_success();
 }
 
 TEST_P(HostsTest, MeasuredSharesKeepTheBits) {

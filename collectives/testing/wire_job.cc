@@ -33,23 +33,26 @@ bool use_one_core() {
 }
 
 // Arguments: rank, world, host, backends, "staged" or "alias", program, seconds to the deadline of
-// an operation, the hosts of all ranks.
+// an operation, the hosts of all ranks, names and values of variables.
 int run_worker(const std::vector<std::string>& arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(200);
   setenv("KEEL_HOST_ID", arguments[2].c_str(), 1);
   setenv("KEEL_INTERFACE", "127.0.0.1", 1);
   setenv("KEEL_SIM_DEVICES", "1", 1);
+  for (size_t i = 8; i < arguments.size(); i += 2) {
+    setenv(arguments[i].c_str(), arguments[i + 1].c_str(), 1);
+  }
   WireRank self;
   self.rank = static_cast<uint32_t>(std::stoul(arguments[0]));
   self.world = static_cast<uint32_t>(std::stoul(arguments[1]));
+  self.hosts = arguments[7];
   self.staged = arguments[4] == "staged";
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   // keel_comm_destroy waits by the default.
   init.default_timeout_ns = (arguments[5] == "leave_in_vain" ? 1 : 100) * kSecond;
   self.timeout_ns = std::stol(arguments[6]) * kSecond;
-  self.job = std::hash<std::string>()(arguments[3] + arguments[4] + arguments[5] + arguments[7]);
-  if (self.rank == 0 && arguments[5] == "lane_shares") setenv("KEEL_LANE_SHARES", "3,1", 1);
+  self.job = std::hash<std::string>()(arguments[3] + arguments[4] + arguments[5] + self.hosts);
   if (arguments[2] == "b" && arguments[5] == "unequal_cores" && !use_one_core()) return 4;
   init.backends = arguments[3].c_str();
   if (keel_init(&init) != KEEL_OK) return 2;
@@ -102,13 +105,18 @@ std::string explain(keel_comm comm) {
 }
 
 WireJob::WireJob(const std::string& hosts, const std::string& program, const std::string& backends,
-                 bool staged, int seconds, const char* last_wire) {
+                 bool staged, int seconds, const std::vector<RankVariable>& variables) {
   for (size_t rank = 0; rank < hosts.size(); ++rank) {
-    if (last_wire != nullptr && rank + 1 == hosts.size()) setenv("KEEL_WIRE", last_wire, 1);
-    ranks_.emplace_back("rank", std::vector<std::string>{
-                                    std::to_string(rank), std::to_string(hosts.size()),
-                                    hosts.substr(rank, 1), backends, staged ? "staged" : "alias",
-                                    program, std::to_string(seconds), hosts});
+    std::vector<std::string> arguments = {std::to_string(rank),        std::to_string(hosts.size()),
+                                          hosts.substr(rank, 1),       backends,
+                                          staged ? "staged" : "alias", program,
+                                          std::to_string(seconds),     hosts};
+    for (const RankVariable& each : variables) {
+      if (each.rank != rank) continue;
+      arguments.push_back(each.name);
+      arguments.push_back(each.value);
+    }
+    ranks_.emplace_back("rank", arguments);
   }
   const std::string id = ranks_[0].read_line();
   for (size_t rank = 1; rank < hosts.size(); ++rank) ranks_[rank].write_line(id);

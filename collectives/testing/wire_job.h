@@ -27,7 +27,8 @@ constexpr bool kIsSlow = false;
 struct WireRank {
   uint32_t rank = 0;
   uint32_t world = 0;
-  uint64_t job = 0;  // a number for hosts and program, the same on all ranks
+  std::string hosts;  // the host of each rank, one letter each
+  uint64_t job = 0;   // a number for hosts and program, the same on all ranks
   bool staged = false;
   keel_device device = {};
   keel_comm comm = {};
@@ -42,12 +43,19 @@ std::string explain(keel_comm comm);
 using WireProgram = std::function<std::string(const WireRank&)>;
 const std::map<std::string, WireProgram>& wire_programs();
 
-// |hosts|: the host of each rank, one letter each. |last_wire|: KEEL_WIRE of the last rank, and
-// from then on of this process.
+// A variable of the environment of one rank alone.
+struct RankVariable {
+  size_t rank;
+  std::string name;
+  std::string value;
+};
+
+// |hosts|: the host of each rank, one letter each. |seconds|: the deadline of an operation; 0: the
+// default.
 class WireJob {
  public:
   WireJob(const std::string& hosts, const std::string& program, const std::string& backends = "cpu",
-          bool staged = false, int seconds = 0, const char* last_wire = nullptr);
+          bool staged = false, int seconds = 0, const std::vector<RankVariable>& variables = {});
   ChildProcess& operator[](size_t rank) { return ranks_[rank]; }
   void expect_success();
 
