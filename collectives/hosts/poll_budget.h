@@ -5,6 +5,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
@@ -40,7 +41,11 @@ class PollBudget {
   }
   bool may_yield(Clock::time_point now) const { return now >= next_yield_; }
   void note_yield(Clock::time_point begin, Clock::time_point end) {
-    if (end - begin > kLongYield) next_yield_ = end + kRest * (end - begin);
+    if (end - begin <= kLongYield) return;
+    const bool is_soon = begin < next_yield_ + rest_;
+    factor_ = is_soon ? std::min(2 * factor_, kMostRest) : kLeastRest;
+    rest_ = factor_ * (end - begin);
+    next_yield_ = end + rest_;
   }
 
  private:
@@ -48,9 +53,15 @@ class PollBudget {
   static constexpr std::chrono::microseconds kShort{100};
   // A rank's turn between two waits takes 10 to 50 us; another program's, 3 ms.
   static constexpr std::chrono::microseconds kLongYield{300};
-  static constexpr int kRest = 100;  // a hundredth of the time at most is lost to long yields
+  // Rest after a long yield, in its own length. The ranks' start and their own work between
+  // operations make some; only where the first yields after a rest are long again does another
+  // program have the core, and a hundredth of the time at most is lost to it.
+  static constexpr int kLeastRest = 5;
+  static constexpr int kMostRest = 160;
 
   SpinBudget budget_{/*most_halvings=*/7};  // no poll but the first
+  int factor_ = kLeastRest;
+  Clock::duration rest_{};  // the last one
   Clock::time_point next_yield_;
 };
 
