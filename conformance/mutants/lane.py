@@ -183,6 +183,7 @@ class Lane:
         self.is_configured = False
         self.operators_before = {}  # of a backend's name: those of the unedited plugin
         self.samples = {}  # of with_ccl: the options for the unedited sample plugin
+        self.passed = set()  # the cases that passed in the last run
         mirror(self.tree)
         self.build.mkdir(exist_ok=True)
         shutil.rmtree(self.prefix, ignore_errors=True)
@@ -316,6 +317,7 @@ class Lane:
             end(process)
         PROCESSES.forget(process)
         cases = bad_cases(report, known)
+        self.passed = {each["id"] for each in results_of(report) if each["outcome"] == "pass"}
         if not is_over and not (cases and until_caught):
             raise Broken(f"neither done nor caught after {RUN_SECONDS} s")
         if not cases and process.returncode not in (0, 1):
@@ -336,11 +338,15 @@ def stamp(path):
         return None
 
 
-def bad_cases(report, known):
-    """(id, outcome, message) of those so far, in the order in which they ran, without |known|."""
+def results_of(report):
+    """Those so far, in the order in which they ran."""
     try:
-        results = json.loads(report.read_text())["results"]
+        return json.loads(report.read_text())["results"]
     except (OSError, ValueError):
         return []
+
+
+def bad_cases(report, known):
+    """(id, outcome, message) of those so far, in the order in which they ran, without |known|."""
     return [(each["id"], each["outcome"], each["message"])
-            for each in results if each["outcome"] in BAD and each["id"] not in known]
+            for each in results_of(report) if each["outcome"] in BAD and each["id"] not in known]

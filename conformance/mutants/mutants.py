@@ -16,7 +16,9 @@ cases.json. A case there that no longer exists, or passes, costs its own time an
 A case that fails on the unedited plugin too catches nothing. A run of all mutants begins with the
 plugins as they are; otherwise the case that catches a mutant runs on the unedited plugin once.
 
-An entry with "lawful" is an edit that a right plugin may have, and the whole suite must pass on it.
+An entry with "lawful" is an edit that a right plugin may have (slower, another order, another
+alignment), and the whole suite must pass on it. Such an edit is a neighbour of the mutants of its
+plugin: of the cases that caught one, those that passed on no neighbour are named.
 One with "missed", "ROW: REASON", is known not to be caught; ROW begins a row of "Not covered yet" in
 docs/conformance.md. A backend that no longer has operators that it has
 without the edit is not judged, since the suite would judge the loss and not the edit; kind
@@ -208,6 +210,20 @@ class Unedited:
         return fails
 
 
+class Neighbours:
+    """Which cases passed on a lawful edit of each plugin."""
+
+    def __init__(self):
+        self.passed = {}  # of (target, with_ccl()): cases
+
+    def note(self, target, entry, cases):
+        self.passed.setdefault((target, with_ccl(entry)), set()).update(cases)
+
+    def lacks(self, target, entry, case):
+        """Whether |case|, which caught |entry|, passed on none."""
+        return "/" in case and case not in self.passed.get((target, with_ccl(entry)), set())
+
+
 # ---- one mutant --------------------------------------------------------------------------
 
 
@@ -390,6 +406,7 @@ def main():
 
     remembered = read_cases()
     unedited = Unedited()
+    neighbours = Neighbours()
     lanes = queue.SimpleQueue()
     for number in range(min(arguments.lanes, len(entries))):
         lanes.put(Lane(scratch / f"lane{number}", build, arguments.compiler))
@@ -412,9 +429,11 @@ def main():
         try:
             result = examine(lane, target, entry, remembered.get(entry["id"]), unedited,
                              defect_of_it)
+            passed = lane.passed if result["result"] == "lawful passed" else set()
         finally:
             lanes.put(lane)
         with printing:
+            neighbours.note(target, entry, passed)
             results.append(result)
             if is_wrong(entry, result["result"]):
                 wrong.append(entry["id"])
@@ -425,6 +444,14 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(max_workers=arguments.lanes) as executor:
         list(executor.map(examine_next, longest_first(entries, remembered)))
     print_table(results)
+    entry_of = {entry["id"]: entry for _, entry, _ in entries}
+    caught = [each for each in results if each["result"] == "caught"]
+    alone = [each for each in caught
+             if neighbours.lacks(each["target"], entry_of[each["id"]], each["case"])]
+    print(f"{len(caught) - len(alone)} of {len(caught)} were caught by a case that passes on a lawful "
+          "neighbour")
+    for each in alone if neighbours.passed else []:
+        print(f"  no neighbour passed {each['case']}, which caught {each['id']}")
     used = os.times()
     print(f"{(time.monotonic() - began) / 60:.0f} minutes, of processors "
           f"{(used.children_user + used.children_system) / 60:.0f}")

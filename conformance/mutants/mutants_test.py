@@ -240,5 +240,19 @@ class ListTest(unittest.TestCase):
         self.assertIn("Not covered yet", mutants.defect(dict(entry, missed="a race"), "cpu", {}))
 
 
+class Neighbours(unittest.TestCase):
+    def test_a_case_needs_a_lawful_edit_of_the_same_plugin_that_passes_it(self):
+        neighbours = mutants.Neighbours()
+        neighbours.note("sample", ENTRY, {CASE})
+        self.assertFalse(neighbours.lacks("sample", ENTRY, CASE))
+        self.assertTrue(neighbours.lacks("sample", ENTRY, OTHER))
+        self.assertTrue(neighbours.lacks("cpu", ENTRY, CASE))
+        with_ccl = {**ENTRY, "file": "conformance/faulty/plain_ccl.cc"}
+        self.assertTrue(neighbours.lacks("sample", with_ccl, CASE))
+
+    def test_a_plugin_that_does_not_load_has_no_case(self):
+        self.assertFalse(mutants.Neighbours().lacks("sample", ENTRY, "loading"))
+
+
 if __name__ == "__main__":
     unittest.main()
