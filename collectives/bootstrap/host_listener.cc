@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collectives/bootstrap/service_thread.h"
+#include "collectives/bootstrap/system_failure.h"
 #include "collectives/bootstrap/tcp_socket.h"
 #include "core/log.h"
 
@@ -53,11 +54,17 @@ void HostListener::on_event(int socket, uint64_t id, uint32_t events) {
     FileDescriptor peer;
     const int error = sockets::accept(socket, SOCK_NONBLOCK, &peer);
     if (error == 0) {
+      is_short_ = false;
       let_in(std::move(peer));
       continue;
     }
     if (!sockets::is_shortage(error)) return;
     if (drop_oldest()) continue;
+    // The others wait for this process, and can only tell that it does not answer.
+    if (!std::exchange(is_short_, true)) {
+      log(KEEL_LOG_WARNING, "connections from other hosts wait: {}",
+          system_failure(error, "accept").text());
+    }
     // The queue stays readable, and epoll would report it again at once.
     constexpr int64_t kPauseNs = 50'000'000;
     static_cast<void>(ServiceThread::get().set_events(id, 0));

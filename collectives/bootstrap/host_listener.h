@@ -62,6 +62,7 @@ class HostListener : public std::enable_shared_from_this<HostListener> {
   const size_t most_;
   const int64_t limit_ns_;
   uint64_t id_ = 0;
+  bool is_short_ = false;  // of descriptors or memory; for the service thread
   std::mutex mutex_;
   bool is_closed_ = false;
   uint64_t next_ = 1;

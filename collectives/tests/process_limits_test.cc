@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -46,6 +47,17 @@ rlim_t open_files() {
   const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
   close(next);
   return static_cast<rlim_t>(next);
+}
+
+// Whether Keel has warned that connections wait for descriptors.
+std::atomic<bool> has_warned = false;
+
+void note_warning(void*, keel_log_level, const char* text) {
+  const std::string_view said = text;
+  if (said.starts_with("connections from other hosts wait: ") &&
+      said.find("RLIMIT_NOFILE") != said.npos) {
+    has_warned = true;
+  }
 }
 
 class Rank {
@@ -96,6 +108,7 @@ class Rank {
       return limit(RLIMIT_NOFILE, open_files() + static_cast<rlim_t>(command.back() - '0'));
     }
     if (command == "timeout") return keel_comm_timeout_set(comm_, kSecond);
+    if (command == "warned") return has_warned ? KEEL_OK : KEEL_NOT_FOUND;
     if (command == "destroy") return keel_comm_destroy(comm_);
     if (command == "many files") return limit(RLIMIT_NOFILE, 1024);
     if (command == "alloc") {
@@ -130,6 +143,7 @@ int run_worker(const std::vector<std::string>& arguments) {
   init.default_timeout_ns = 50 * kSecond;
   init.backends = "cpu";
   if (keel_init(&init) != KEEL_OK) return 1;
+  if (keel_set_log(KEEL_LOG_WARNING, note_warning, nullptr) != KEEL_OK) return 1;
   {
     Rank rank(arguments[3] == "staged");
     if (arguments[3] == "hosts") {
@@ -398,6 +412,7 @@ TEST_F(ProcessLimits, RankThatMayAcceptNoConnectionHoldsNobody) {
   expect_all("timeout");
   EXPECT_EQ(ask(0, "few files"), "KEEL_OK");
   for (const std::string& said : ask_all("all_reduce")) EXPECT_SAYS("KEEL_TIMED_OUT", said);
+  EXPECT_EQ(ask(0, "warned"), "KEEL_OK") << "the others cannot know why it does not answer";
   expect_all("recover");
   expect_all("destroy");
 }
