@@ -183,7 +183,6 @@ class Lane:
         self.is_configured = False
         self.operators_before = {}  # of a backend's name: those of the unedited plugin
         self.samples = {}  # of with_ccl: the options for the unedited sample plugin
-        self.passed = set()  # the cases that passed in the last run
         mirror(self.tree)
         self.build.mkdir(exist_ok=True)
         shutil.rmtree(self.prefix, ignore_errors=True)
@@ -269,6 +268,11 @@ class Lane:
         on the unedited plugin, of which neither speaks."""
         return self.run_in(self.prefix, self.plugins, options, until_caught, variables, known)
 
+    def passed(self):
+        """The cases that passed in the last run."""
+        return {each["id"] for each in results_of(self.build / "report.json")
+                if each["outcome"] == "pass"}
+
     def run_unedited(self, target, entry, only=()):
         """The cases that do not pass on the plugin before |entry| edits it, as run() returns them.
         |only|: options that choose among the cases."""
@@ -317,7 +321,6 @@ class Lane:
             end(process)
         PROCESSES.forget(process)
         cases = bad_cases(report, known)
-        self.passed = {each["id"] for each in results_of(report) if each["outcome"] == "pass"}
         if not is_over and not (cases and until_caught):
             raise Broken(f"neither done nor caught after {RUN_SECONDS} s")
         if not cases and process.returncode not in (0, 1):

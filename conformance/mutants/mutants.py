@@ -362,6 +362,17 @@ def print_table(results):
           f"{crashes} were caught by a crash or timeout alone")
 
 
+def print_lonely(results, entries, neighbours):
+    """How many catches a neighbour confirms, and the others. |entries|: by id."""
+    caught = [each for each in results if each["result"] == "caught"]
+    lonely = [each for each in caught
+              if neighbours.lacks(each["target"], entries[each["id"]], each["case"])]
+    print(f"{len(caught) - len(lonely)} of {len(caught)} were caught by a case that passes on a "
+          "lawful neighbour")
+    for each in lonely:
+        print(f"  no neighbour passed {each['case']}, which caught {each['id']}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -429,11 +440,12 @@ def main():
         try:
             result = examine(lane, target, entry, remembered.get(entry["id"]), unedited,
                              defect_of_it)
-            passed = lane.passed if result["result"] == "lawful passed" else set()
+            passed = lane.passed() if result["result"] == "lawful passed" else None
         finally:
             lanes.put(lane)
         with printing:
-            neighbours.note(target, entry, passed)
+            if passed is not None:
+                neighbours.note(target, entry, passed)
             results.append(result)
             if is_wrong(entry, result["result"]):
                 wrong.append(entry["id"])
@@ -444,14 +456,8 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(max_workers=arguments.lanes) as executor:
         list(executor.map(examine_next, longest_first(entries, remembered)))
     print_table(results)
-    entry_of = {entry["id"]: entry for _, entry, _ in entries}
-    caught = [each for each in results if each["result"] == "caught"]
-    alone = [each for each in caught
-             if neighbours.lacks(each["target"], entry_of[each["id"]], each["case"])]
-    print(f"{len(caught) - len(alone)} of {len(caught)} were caught by a case that passes on a lawful "
-          "neighbour")
-    for each in alone if neighbours.passed else []:
-        print(f"  no neighbour passed {each['case']}, which caught {each['id']}")
+    if neighbours.passed:
+        print_lonely(results, {entry["id"]: entry for _, entry, _ in entries}, neighbours)
     used = os.times()
     print(f"{(time.monotonic() - began) / 60:.0f} minutes, of processors "
           f"{(used.children_user + used.children_system) / 60:.0f}")
