@@ -239,22 +239,33 @@ std::string unequal_lanes(const WireRank& self) {
   return explained.find("\"lanes\": 2") == std::string::npos ? explained : "";
 }
 
-// The ranks of |rank|'s lane on other hosts.
-std::vector<uint32_t> lane_elsewhere(keel_comm comm, uint32_t rank) {
+// Where a rank stands among the hosts of a communicator.
+struct HostPlace {
   std::vector<std::vector<uint32_t>> hosts;
-  size_t place = 0;
-  const nlohmann::json explained = nlohmann::json::parse(explain(comm));
-  for (const nlohmann::json& host : explained.at("hosts")) {
-    hosts.push_back(host.at("ranks").get<std::vector<uint32_t>>());
-    const auto found = std::find(hosts.back().begin(), hosts.back().end(), rank);
-    if (found != hosts.back().end()) place = static_cast<size_t>(found - hosts.back().begin());
+  size_t host = 0;
+  size_t local = 0;
+  size_t lanes = SIZE_MAX;
+
+  HostPlace(keel_comm comm, uint32_t rank) {
+    const nlohmann::json explained = nlohmann::json::parse(explain(comm));
+    for (const nlohmann::json& each : explained.at("hosts")) {
+      hosts.push_back(each.at("ranks").get<std::vector<uint32_t>>());
+      const std::vector<uint32_t>& ranks = hosts.back();
+      lanes = std::min(lanes, ranks.size());
+      const auto found = std::find(ranks.begin(), ranks.end(), rank);
+      if (found == ranks.end()) continue;
+      host = hosts.size() - 1;
+      local = static_cast<size_t>(found - ranks.begin());
+    }
   }
-  std::vector<uint32_t> lane;
-  for (const std::vector<uint32_t>& host : hosts) {
-    if (host[place] != rank) lane.push_back(host[place]);
+  // The ranks of host |index| whose blocks go by the rank's lane.
+  std::vector<uint32_t> carried(size_t index) const {
+    std::vector<uint32_t> ranks;
+    const std::vector<uint32_t>& all = hosts[index];
+    for (size_t i = local; local < lanes && i < all.size(); i += lanes) ranks.push_back(all[i]);
+    return ranks;
   }
-  return lane;
-}
+};
 
 // Each byte of a rank's block crosses once from each other host, but for 8-bit floats, and all
 // types and reductions have the bits of the serial reference. Blocks of reduce_scatter_v have no
@@ -263,7 +274,12 @@ std::string reduce_scatter_lanes(const WireRank& self) {
   Case scenario;
   scenario.world = self.world;
   scenario.staged = self.staged;
-  const std::vector<uint32_t> lane = lane_elsewhere(self.comm, self.rank);
+  const HostPlace place(self.comm, self.rank);
+  std::vector<uint32_t> summed;  // for other hosts
+  for (size_t host = 0; host < place.hosts.size(); ++host) {
+    if (host == place.host) continue;
+    for (const uint32_t rank : place.carried(host)) summed.push_back(rank);
+  }
   for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
     scenario.dtype = dtype;
     const uint64_t element = keel::kit::dtype_size(dtype);
@@ -279,7 +295,7 @@ std::string reduce_scatter_lanes(const WireRank& self) {
         std::string problem = run_case(reference, self.rank, self.device, self.comm, self.stream);
         const uint64_t sent = wire_sent(self.comm, "wire_bytes") - before;
         uint64_t wanted = 0;
-        for (const uint32_t rank : lane) {
+        for (const uint32_t rank : summed) {
           wanted += is_v ? reference.send_arrays(self.rank).counts[rank] : scenario.count;
         }
         wanted *= element;
@@ -289,6 +305,35 @@ std::string reduce_scatter_lanes(const WireRank& self) {
                     std::to_string(wanted);
         }
         if (!problem.empty()) return problem;
+      }
+    }
+  }
+  return "";
+}
+
+// Each rank's block crosses once to each other host.
+std::string all_gather_lanes(const WireRank& self) {
+  Case scenario;
+  scenario.operation = Operation::kAllGather;
+  scenario.world = self.world;
+  scenario.staged = self.staged;
+  scenario.count = 9001;
+  const HostPlace place(self.comm, self.rank);
+  for (const keel_dtype dtype : {KEEL_UINT8, KEEL_FLOAT32}) {
+    for (const bool in_place : {false, true}) {
+      scenario.dtype = dtype;
+      scenario.in_place = in_place;
+      ++scenario.seed;
+      const Reference reference(scenario, self.rank);
+      const uint64_t before = wire_sent(self.comm, "wire_bytes");
+      std::string problem = run_case(reference, self.rank, self.device, self.comm, self.stream);
+      if (!problem.empty()) return problem;
+      const uint64_t sent = wire_sent(self.comm, "wire_bytes") - before;
+      const uint64_t wanted = place.carried(place.host).size() * (place.hosts.size() - 1) *
+                              scenario.count * keel::kit::dtype_size(dtype);
+      if (sent != wanted) {
+        return scenario.describe() + ": sent " + std::to_string(sent) + " bytes, not " +
+               std::to_string(wanted);
       }
     }
   }
@@ -389,6 +434,19 @@ TEST_P(HostsTest, ReduceScatterSendsEachBlockOnceFromEachHost) {
   WireJob("aabbccdd", "reduce_scatter_lanes").expect_success();
 }
 
+TEST_P(HostsTest, UnequalHostsSendEachBlockOnceFromEachHost) {
+  WireJob("aaab", "reduce_scatter_lanes").expect_success();
+  WireJob("aabba", "reduce_scatter_lanes", "cpu", /*staged=*/true).expect_success();
+  WireJob("abcaacaa", "reduce_scatter_lanes").expect_success();
+}
+
+TEST_P(HostsTest, AllGatherSendsEachBlockOnceToEachHost) {
+  WireJob("abab", "all_gather_lanes").expect_success();
+  WireJob("aaab", "all_gather_lanes").expect_success();
+  WireJob("aabba", "all_gather_lanes", "cpu", /*staged=*/true).expect_success();
+  WireJob("abcaacaa", "all_gather_lanes").expect_success();
+}
+
 TEST_P(HostsTest, UnequalHostsMatchReference) {
   WireJob("abcaa", "cases").expect_success();
   WireJob("baaba", "cases").expect_success();
@@ -437,6 +495,7 @@ const std::map<std::string, WireProgram>& wire_programs() {
       {"measured_shares", measured_shares},
       {"unequal_lanes", unequal_lanes},
       {"reduce_scatter_lanes", reduce_scatter_lanes},
+      {"all_gather_lanes", all_gather_lanes},
       {"interleaving", interleaving},
       {"product", product},
       {"group_over_hosts", group_over_hosts}};

@@ -20,6 +20,13 @@ uint32_t lanes_of(const HostGroup& group) {
   return static_cast<uint32_t>(least);
 }
 
+// Blocks that one lane carries for the ranks of |group|'s largest host, of |lanes|.
+uint32_t passes_of(const HostGroup& group, uint32_t lanes) {
+  size_t most = 0;
+  for (const std::vector<uint32_t>& host : group.hosts()) most = std::max(most, host.size());
+  return lanes == 0 ? 0 : (static_cast<uint32_t>(most) + lanes - 1) / lanes;
+}
+
 // The ranks of the lane of |group|'s rank; empty without one.
 std::vector<uint32_t> lane_of(const HostGroup& group) {
   std::vector<uint32_t> lane;
@@ -41,6 +48,11 @@ HostRanks ranks_of(const HostGroup& group, const std::vector<uint32_t>& lane) {
   return {lane.empty() ? 0 : group.host(), world, group.agreement().chunk_bytes};
 }
 
+// The block of |rank| in what |request|, an all_gather, receives; none for NULL.
+Piece block_of(const Request& request, const uint32_t* rank) {
+  return rank == nullptr ? Piece() : Piece{*rank * request.count, request.count};
+}
+
 void* at(void* base, uint64_t bytes) {
   return static_cast<char*>(base) + bytes;
 }
@@ -53,6 +65,7 @@ HostLanes::HostLanes(RankContext& context, Runner& inner, const Selection& selec
       inside_(context, inner, selection, context.world()),
       group_(group),
       size_(lanes_of(group)),
+      passes_(passes_of(group, size_)),
       lane_(lane_of(group)),
       executor_(context, group.wires(), ranks_of(group, lane_), wires_of(group, lane_)),
       meter_(size_, group.agreement().lane_shares),
@@ -74,19 +87,22 @@ bool HostLanes::takes(const Request& request) const {
       // The sums of hosts with 3 ranks and with 1 differ in what rounding takes off.
       return is_large && (are_even || !is_rough);
     case KEEL_BROADCAST:
-      return is_large;
     case KEEL_ALL_GATHER:
-      // Each rank carries its own data, so each needs a lane.
-      return is_large && are_even;
+      return is_large;
     case KEEL_REDUCE_SCATTER:
     case KEEL_REDUCE_SCATTER_V:
-      // Each rank carries the sums that it is to get.
-      return is_large && are_even && !is_rough;
+      return is_large && !is_rough;
     case KEEL_BARRIER:
       return true;
     default:
       return false;
   }
+}
+
+bool HostLanes::keeps_form(const Request& request) const {
+  if (request.collective == KEEL_ALL_GATHER) return false;
+  // In some passes, some hosts have no block.
+  return request.collective != KEEL_REDUCE_SCATTER || passes_ == 1;
 }
 
 Status HostLanes::run(const Request& request, WireWait& wait) {
@@ -116,6 +132,12 @@ Status HostLanes::run_between(const Request& whole, Request& part, uint64_t divi
   part.algorithm = whole.algorithm;
   part.print = whole.print;
   return executor_.run(part, {divisor}, wait);
+}
+
+const uint32_t* HostLanes::owner(const std::vector<uint32_t>& host, uint32_t local,
+                                 uint32_t pass) const {
+  const uint64_t index = local + uint64_t{pass} * size_;
+  return local < size_ && index < host.size() ? &host[index] : nullptr;
 }
 
 std::vector<Piece> HostLanes::shares(const Request& request) const {
@@ -184,24 +206,48 @@ Status HostLanes::all_reduce(const Request& request, WireWait& wait) {
   return is_noted && meter_.is_due() ? agree_on_shares(wait) : Status();
 }
 
-Status HostLanes::all_gather(const Request& request, WireWait& wait) {
-  const uint64_t element = request.element();
-  const auto piece_of = [&](uint32_t rank) -> Piece {
-    return {rank * request.count, request.count};
-  };
-  Request between = request;
-  between.collective = KEEL_ALL_GATHER_V;
-  for (const uint32_t rank : lane_) between.receive_pieces.push_back(piece_of(rank));
-  between.send_pieces = between.receive_pieces;
-  KEEL_RETURN_IF_ERROR(run_between(request, between, 0, wait));
-  for (const std::vector<uint32_t>& host : group_.hosts()) {
+Status HostLanes::gather_blocks(const Request& request, const std::vector<uint32_t>& host,
+                                bool from_owners, WireWait& wait) {
+  for (uint32_t pass = 0; pass < (from_owners ? 1 : passes_); ++pass) {
     Request inside = request;
     inside.collective = KEEL_ALL_GATHER_V;
     inside.count = 0;
-    for (const uint32_t rank : host) inside.receive_pieces.push_back(piece_of(rank));
+    for (uint32_t local = 0; local < context_.world(); ++local) {
+      inside.receive_pieces.push_back(
+          block_of(request, from_owners ? &host[local] : owner(host, local, pass)));
+    }
     inside.send_pieces = inside.receive_pieces;
-    inside.send = at(request.receive, piece_of(host[group_.local_rank()]).offset * element);
-    KEEL_RETURN_IF_ERROR(run_inside(inside, wait.context()));
+    if (!from_owners) {
+      const Piece& own = inside.send_pieces[group_.local_rank()];
+      inside.send = at(request.receive, own.offset * request.element());
+    }
+    KEEL_RETURN_IF_ERROR(from_owners ? run_inside(inside, wait.context())
+                                     : gather_inside(inside, wait));
+  }
+  return {};
+}
+
+// Where some ranks have no lane, the ranks of each host exchange their blocks before.
+Status HostLanes::all_gather(const Request& request, WireWait& wait) {
+  const std::vector<uint32_t>& own_host = group_.hosts()[group_.host()];
+  const bool is_own_first = passes_ > 1;
+  if (is_own_first) KEEL_RETURN_IF_ERROR(gather_blocks(request, own_host, true, wait));
+  for (uint32_t pass = 0; pass < passes_; ++pass) {
+    Request between = request;
+    between.collective = KEEL_ALL_GATHER_V;
+    for (const std::vector<uint32_t>& host : group_.hosts()) {
+      between.receive_pieces.push_back(block_of(request, owner(host, group_.local_rank(), pass)));
+    }
+    between.send_pieces = between.receive_pieces;
+    if (is_own_first) {
+      const Piece& own = between.send_pieces[group_.host()];
+      between.send = at(request.receive, own.offset * request.element());
+    }
+    KEEL_RETURN_IF_ERROR(run_between(request, between, 0, wait));
+  }
+  for (const std::vector<uint32_t>& host : group_.hosts()) {
+    if (is_own_first && &host == &own_host) continue;
+    KEEL_RETURN_IF_ERROR(gather_blocks(request, host, false, wait));
   }
   return {};
 }
@@ -209,7 +255,7 @@ Status HostLanes::all_gather(const Request& request, WireWait& wait) {
 // The ranks of a host sum the blocks for the ranks of each lane, of one host after the other, and
 // the ranks of the lane add the sums of the hosts. A block thus crosses once from each host, not
 // from each rank. Blocks may differ in length: a round takes the next elements of those that have
-// more.
+// more. What a lane has summed for a rank without one, it hands to that rank.
 Status HostLanes::reduce_scatter(const Request& request, WireWait& wait) {
   constexpr uint64_t kChunks = 4;  // of a round: enough for HostExecutor to overlap its own
   const bool is_even = request.collective == KEEL_REDUCE_SCATTER;
@@ -218,50 +264,87 @@ Status HostLanes::reduce_scatter(const Request& request, WireWait& wait) {
   const uint64_t longest = is_even ? request.count : request.largest_piece();
   const uint64_t round =
       std::max<uint64_t>(1, std::min(longest, kChunks * scratch_.window_bytes() / element / hosts));
-  KEEL_RETURN_IF_ERROR(scratch_.reserve(hosts * round * element));
+  // A part for each host, and one for the sums of a rank without a lane.
+  const uint64_t parts = passes_ > 1 ? hosts + 1 : hosts;
+  KEEL_RETURN_IF_ERROR(scratch_.reserve(parts * round * element));
   WaitContext later(wait.context(), context_.failures(), kHostGraceNs);
   for (uint64_t begin = 0; begin == 0 || begin < longest; begin += round) {
-    const uint64_t most = std::min(round, longest - begin);
-    // The elements of |rank|'s block in this round.
-    const auto piece_of = [&](uint32_t rank) -> Piece {
-      if (is_even) return {rank * request.count + begin, most};
-      const Piece& block = request.send_pieces[rank];
-      const uint64_t skipped = std::min(begin, block.count);
-      return {block.offset + skipped, std::min(most, block.count - skipped)};
-    };
-    std::vector<Piece> sums;  // of this rank's lane, by host
-    for (uint64_t host = 0; host < hosts; ++host) {
-      Request inside = request;
-      inside.collective = KEEL_REDUCE_SCATTER_V;
-      inside.count = 0;
-      inside.send_pieces.clear();
-      for (const uint32_t rank : group_.hosts()[host]) {
-        inside.send_pieces.push_back(piece_of(rank));
-      }
-      inside.receive_pieces = inside.send_pieces;
-      sums.push_back({host * most, inside.send_pieces[group_.local_rank()].count});
-      inside.receive = scratch_.data() + sums.back().offset * element;
-      inside.keeps_off_library = true;  // libraries take memory of the device alone
-      if (request.reduction == KEEL_AVG) inside.reduction = KEEL_SUM;
-      // From the second round on, a rank of the host may wait for other hosts: see gather_inside().
-      KEEL_RETURN_IF_ERROR(run_inside(inside, begin == 0 ? wait.context() : later));
+    for (uint32_t pass = 0; pass < passes_; ++pass) {
+      // From the second part on, a rank of the host may wait for others: see gather_inside().
+      const bool is_first = begin == 0 && pass == 0;
+      KEEL_RETURN_IF_ERROR(scatter_sums(request, {begin, std::min(round, longest - begin)}, pass,
+                                        is_first ? wait.context() : later, wait));
     }
-    Request between = request;
-    between.send = scratch_.data();
-    between.receive = at(request.receive, begin * element);
-    if (is_even) {
-      between.count = most;
-    } else {
-      // A block of this rank that has ended may leave no memory there.
-      const uint64_t skipped = std::min(begin, request.send_pieces[group_.rank()].count);
-      between.receive = at(request.receive, skipped * element);
-      between.send_pieces = between.receive_pieces = std::move(sums);
-    }
-    between.factor = 1;
-    if (request.reduction == KEEL_PREMUL_SUM) between.reduction = KEEL_SUM;
-    KEEL_RETURN_IF_ERROR(run_between(request, between, group_.world(), wait));
   }
   return {};
+}
+
+Status HostLanes::scatter_sums(const Request& request, const Piece& range, uint32_t pass,
+                               WaitContext& inside_context, WireWait& wait) {
+  const bool is_even = request.collective == KEEL_REDUCE_SCATTER;
+  const uint64_t element = std::max<uint64_t>(request.element(), 1);
+  const std::vector<uint32_t>& own_host = group_.hosts()[group_.host()];
+  // The elements of |rank|'s block in |range|.
+  const auto piece_of = [&](const uint32_t* rank) -> Piece {
+    if (rank == nullptr) return {};
+    if (is_even) return {*rank * request.count + range.offset, range.count};
+    const Piece& block = request.send_pieces[*rank];
+    const uint64_t skipped = std::min(range.offset, block.count);
+    return {block.offset + skipped, std::min(range.count, block.count - skipped)};
+  };
+  // Where this rank's result of |range| goes. A block that has ended may leave no memory there.
+  const uint64_t skipped =
+      is_even ? range.offset : std::min(range.offset, request.send_pieces[group_.rank()].count);
+  void* const result = at(request.receive, skipped * element);
+  std::vector<Piece> sums;  // of this rank's lane, by host
+  for (const std::vector<uint32_t>& host : group_.hosts()) {
+    Request inside = request;
+    inside.collective = KEEL_REDUCE_SCATTER_V;
+    inside.count = 0;
+    inside.send_pieces.clear();
+    for (uint32_t local = 0; local < context_.world(); ++local) {
+      inside.send_pieces.push_back(piece_of(owner(host, local, pass)));
+    }
+    inside.receive_pieces = inside.send_pieces;
+    sums.push_back({sums.size() * range.count, inside.send_pieces[group_.local_rank()].count});
+    inside.receive = scratch_.data() + sums.back().offset * element;
+    inside.keeps_off_library = true;  // libraries take memory of the device alone
+    if (request.reduction == KEEL_AVG) inside.reduction = KEEL_SUM;
+    KEEL_RETURN_IF_ERROR(run_inside(inside, inside_context));
+  }
+  void* const handed_over = scratch_.data() + sums.size() * range.count * element;
+  Request between = request;
+  between.send = scratch_.data();
+  between.receive = pass == 0 ? result : handed_over;
+  if (keeps_form(request) && is_even) {
+    between.count = range.count;
+  } else {
+    between.collective = KEEL_REDUCE_SCATTER_V;
+    between.count = 0;
+    between.send_pieces = between.receive_pieces = std::move(sums);
+  }
+  between.factor = 1;
+  if (request.reduction == KEEL_PREMUL_SUM) between.reduction = KEEL_SUM;
+  KEEL_RETURN_IF_ERROR(run_between(request, between, group_.world(), wait));
+  if (pass == 0 || own_host.size() <= uint64_t{pass} * size_) return {};
+  Request inside = request;
+  inside.collective = KEEL_ALL_TO_ALL_V;
+  inside.keeps_off_library = true;
+  inside.reduction = KEEL_SUM;
+  inside.factor = 1;
+  inside.count = 0;
+  inside.send = handed_over;
+  inside.receive = result;
+  inside.send_pieces.assign(own_host.size(), {});
+  inside.receive_pieces.assign(own_host.size(), {});
+  const uint32_t local = group_.local_rank();
+  if (const uint32_t* const rank = owner(own_host, local, pass)) {
+    inside.send_pieces[local + pass * size_] = {0, piece_of(rank).count};
+  }
+  if (local / size_ == pass) {
+    inside.receive_pieces[local % size_] = {0, piece_of(&own_host[local]).count};
+  }
+  return run_inside(inside, inside_context);
 }
 
 Status HostLanes::broadcast(const Request& request, WireWait& wait) {

@@ -19,7 +19,9 @@ namespace keel {
 // Local rank i of every host forms lane i. A lane carries its share of the data between hosts, so
 // each byte crosses once, and all ranks of a host share the load. Where hosts have more and
 // fewer ranks, the smallest host decides how many lanes there are; ranks beyond have an empty
-// share, and take part inside their host alone. For one thread.
+// share, and take part inside their host alone. A block of a rank, which no other rank can carry a
+// share of, goes by the lane of its local rank modulo the number of lanes, in as many passes as the
+// largest host needs. For one thread.
 class HostLanes {
  public:
   // |inner|: the runner of the host's ranks; |selection|: their algorithms.
@@ -27,6 +29,8 @@ class HostLanes {
 
   // Whether |request| goes by lanes: the same on all ranks that make the same call.
   bool takes(const Request& request) const;
+  // Whether the ranks of a lane run |request|'s collective itself, not its form with arrays.
+  bool keeps_form(const Request& request) const;
   Status run(const Request& request, WireWait& wait);
   // Number of lanes; 0: none, as with one rank on every host.
   uint32_t size() const { return size_; }
@@ -39,7 +43,14 @@ class HostLanes {
  private:
   Status all_reduce(const Request& request, WireWait& wait);
   Status all_gather(const Request& request, WireWait& wait);
+  // The ranks of the host gather the blocks of the ranks of |host| from those that have them: the
+  // ranks of the lanes, or, with |from_owners|, the ranks of |host| themselves.
+  Status gather_blocks(const Request& request, const std::vector<uint32_t>& host, bool from_owners,
+                       WireWait& wait);
   Status reduce_scatter(const Request& request, WireWait& wait);
+  // Of the elements |range| of each block, the sums of those blocks that |pass| carries.
+  Status scatter_sums(const Request& request, const Piece& range, uint32_t pass,
+                      WaitContext& inside_context, WireWait& wait);
   Status broadcast(const Request& request, WireWait& wait);
   Status barrier(const Request& request, WireWait& wait);
   // Runs |part| among the ranks of the host, or among those of the lane, if this rank has one.
@@ -47,6 +58,8 @@ class HostLanes {
   // The last part of an operation, among the ranks of the host.
   Status gather_inside(Request& part, WireWait& wait);
   Status run_between(const Request& whole, Request& part, uint64_t divisor, WireWait& wait);
+  // The rank of |host| whose block goes by lane |local| in pass |pass|; NULL: there is none.
+  const uint32_t* owner(const std::vector<uint32_t>& host, uint32_t local, uint32_t pass) const;
   // One share of |request|'s elements for each rank of this host.
   std::vector<Piece> shares(const Request& request) const;
   // The ranks exchange the rates of their lanes, and agree on new weights.
@@ -56,6 +69,7 @@ class HostLanes {
   HostInside inside_;
   HostGroup& group_;
   const uint32_t size_;               // number of lanes; 0: none
+  const uint32_t passes_;             // blocks of the largest host by one lane
   const std::vector<uint32_t> lane_;  // empty: this rank has none
   HostExecutor executor_;
   LaneMeter meter_;

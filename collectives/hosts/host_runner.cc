@@ -151,7 +151,7 @@ uint32_t HostRunner::ranks_between(const Request& request) const {
 
 bool HostRunner::may_run(Algorithm algorithm, const Request& request) const {
   // In a lane, other forms of the collective run than the one that the caller named.
-  const bool is_same = request.collective != KEEL_ALL_GATHER || !lanes_.takes(request);
+  const bool is_same = !lanes_.takes(request) || lanes_.keeps_form(request);
   if (algorithm == Algorithm::kAggregated && !all_to_all_.may_aggregate()) return false;
   return is_same && applies_between_hosts(algorithm, request.collective, ranks_between(request));
 }
