@@ -18,55 +18,105 @@ HostExecutor::HostExecutor(RankContext& context, WireSet& wires, const HostRanks
       buffers_(context, ranks) {}
 
 Status HostExecutor::run(const Request& request, const Options& options, WireWait& wait) {
+  KEEL_RETURN_IF_ERROR(start(request, options, wait.context()));
+  return finish(wait);
+}
+
+Status HostExecutor::start(const Request& request, const Options& options,
+                           WaitContext& wait_context) {
   request_ = &request;
   options_ = options;
   calls_.clear();
+  item_ = {};
+  is_over_ = false;
+  if (options.is_timed) begin_ = std::chrono::steady_clock::now();
   make_message_plan(request, ranks_.rank, ranks_.world, kSmallBytes / ranks_.world, &plan_);
   for (Slot& slot : slots_) slot.sent = slot.received = 0;
   KEEL_RETURN_IF_ERROR(buffers_.begin(request, plan_));
-  KEEL_RETURN_IF_ERROR(run_rounds(wait));
-  return buffers_.finish(wait.context());
+  for (uint64_t round = 0; round < batch_end(); ++round) {
+    KEEL_RETURN_IF_ERROR(enter(round, wait_context));
+  }
+  context_.yield_to_urgent();
+  return {};
 }
 
-Status HostExecutor::run_rounds(WireWait& wait) {
-  constexpr uint64_t kDepth = HostBuffers::kDepth;
-  const uint64_t rounds = buffers_.rounds();
-  for (uint64_t round = 0; round < std::min(rounds, kDepth); ++round) {
-    KEEL_RETURN_IF_ERROR(enter(round, wait));
-  }
-  for (uint64_t first = 0; first < rounds; first += kDepth) {
-    context_.yield_to_urgent();
-    const uint64_t end = std::min(rounds, first + kDepth);
-    for (uint32_t step = 0; step < plan_.steps; ++step) {
-      for (uint64_t round = first; round < end; ++round) {
-        KEEL_RETURN_IF_ERROR(complete(round, step, wait));
-        if (step + 1 < plan_.steps) {
-          KEEL_RETURN_IF_ERROR(post(round, step + 1, wait));
-          continue;
-        }
-        KEEL_RETURN_IF_ERROR(await_sends(slots_[round % kDepth], plan_.steps, wait));
-        KEEL_RETURN_IF_ERROR(buffers_.leave(round));
-        if (round + kDepth < rounds) KEEL_RETURN_IF_ERROR(enter(round + kDepth, wait));
+Status HostExecutor::advance(WireWait& wait) {
+  while (!is_over_) {
+    Slot& slot = slots_[item_.round % HostBuffers::kDepth];
+    bool is_ready = false;
+    if (!item_.is_worked) {
+      KEEL_RETURN_IF_ERROR(settle_receives(slot, &is_ready));
+      if (is_ready && plan_.settles_sends) {
+        KEEL_RETURN_IF_ERROR(settle_sends(slot, item_.step + 1, &is_ready));
       }
+      if (!is_ready) return {};
+      KEEL_RETURN_IF_ERROR(work());
+      item_.is_worked = true;
     }
+    // Messages that arrive in place may overwrite data sent in earlier steps.
+    KEEL_RETURN_IF_ERROR(settle_sends(slot, item_.step + 1, &is_ready));
+    if (!is_ready) return {};
+    KEEL_RETURN_IF_ERROR(leave_item(wait.context()));
   }
   return {};
 }
 
-Status HostExecutor::enter(uint64_t round, WireWait& wait) {
-  KEEL_RETURN_IF_ERROR(buffers_.enter(round, wait.context()));
+Status HostExecutor::finish(WireWait& wait) {
+  Status status;
+  KEEL_RETURN_IF_ERROR(wait.until([&] {
+    status = advance(wait);
+    return is_over_ || !status.ok();
+  }));
+  KEEL_RETURN_IF_ERROR(status);
+  return buffers_.finish(wait.context());
+}
+
+// The end of the rounds that alternate with |item_|'s.
+uint64_t HostExecutor::batch_end() const {
+  return std::min(buffers_.rounds(), item_.first + HostBuffers::kDepth);
+}
+
+Status HostExecutor::leave_item(WaitContext& wait_context) {
+  constexpr uint64_t kDepth = HostBuffers::kDepth;
+  const bool is_last = item_.step + 1 == plan_.steps;
+  if (!is_last) {
+    post(item_.round, item_.step + 1);
+  } else {
+    KEEL_RETURN_IF_ERROR(buffers_.leave(item_.round));
+    if (item_.round + kDepth < buffers_.rounds()) {
+      KEEL_RETURN_IF_ERROR(enter(item_.round + kDepth, wait_context));
+    }
+  }
+  item_.is_worked = false;
+  if (++item_.round < batch_end()) return {};
+  if (!is_last) {
+    ++item_.step;
+    item_.round = item_.first;
+    return {};
+  }
+  item_ = {.first = item_.round, .step = 0, .round = item_.round};
+  is_over_ = item_.first == buffers_.rounds();
+  if (!is_over_) {
+    context_.yield_to_urgent();
+  } else if (options_.is_timed) {
+    end_ = std::chrono::steady_clock::now();
+  }
+  return {};
+}
+
+Status HostExecutor::enter(uint64_t round, WaitContext& wait_context) {
+  KEEL_RETURN_IF_ERROR(buffers_.enter(round, wait_context));
   Slot& slot = slots_[round % HostBuffers::kDepth];
-  slot.sent = slot.received = slot.next_send = slot.next_work = 0;
-  return post(round, 0, wait);
+  slot.sent = slot.settled_sends = slot.next_send = slot.next_work = 0;
+  post(round, 0);
+  return {};
 }
 
 // ---- messages -------------------------------------------------------------------
 
-Status HostExecutor::post(uint64_t round, uint32_t step, WireWait& wait) {
+void HostExecutor::post(uint64_t round, uint32_t step) {
   Slot& slot = slots_[round % HostBuffers::kDepth];
-  // Messages that arrive in place may overwrite data sent in earlier steps.
-  KEEL_RETURN_IF_ERROR(await_sends(slot, step, wait));
-  slot.received = 0;
+  slot.received = slot.settled_receives = 0;
   buffers_.drop_landed(round);
   for (size_t i = slot.next_work; i < plan_.work.size() && plan_.work[i].step == step; ++i) {
     post_receives(round, plan_.work[i]);
@@ -75,7 +125,6 @@ Status HostExecutor::post(uint64_t round, uint32_t step, WireWait& wait) {
   for (; slot.next_send < sends.size() && sends[slot.next_send].step == step; ++slot.next_send) {
     post_send(round, sends[slot.next_send]);
   }
-  return {};
 }
 
 void HostExecutor::post_message(Message& message, uint32_t peer, uint32_t lane, char* data,
@@ -126,14 +175,30 @@ void HostExecutor::post_receives(uint64_t round, const PlannedWork& work) {
   }
 }
 
-Status HostExecutor::await_sends(Slot& slot, uint32_t end_step, WireWait& wait) {
-  for (size_t i = 0; i < slot.sent && slot.sends[i].step < end_step; ++i) {
-    Message& message = slot.sends[i];
-    if (!message.is_posted) continue;
-    KEEL_RETURN_IF_ERROR(wait.until([&] { return message.request.is_done(); }));
+Status HostExecutor::settle_sends(Slot& slot, uint32_t end_step, bool* out_are_settled) {
+  *out_are_settled = false;
+  for (; slot.settled_sends < slot.sent; ++slot.settled_sends) {
+    Message& message = slot.sends[slot.settled_sends];
+    if (message.step >= end_step) break;
+    if (!message.request.is_done()) return {};
     message.is_posted = false;
     KEEL_RETURN_IF_ERROR(message.request.status());
   }
+  *out_are_settled = true;
+  return {};
+}
+
+Status HostExecutor::settle_receives(Slot& slot, bool* out_are_settled) {
+  *out_are_settled = false;
+  for (; slot.settled_receives < slot.received; ++slot.settled_receives) {
+    Message& message = slot.receives[slot.settled_receives];
+    if (!message.request.is_done()) return {};
+    const Status checked = check(message);
+    if (checked.code() == KEEL_INVALID_ARGUMENT) collect_calls(slot);
+    KEEL_RETURN_IF_ERROR(checked);
+    message.is_posted = false;
+  }
+  *out_are_settled = true;
   return {};
 }
 
@@ -166,21 +231,12 @@ void HostExecutor::collect_calls(const Slot& slot) {
 
 // ---- work -----------------------------------------------------------------------
 
-Status HostExecutor::complete(uint64_t round, uint32_t step, WireWait& wait) {
-  Slot& slot = slots_[round % HostBuffers::kDepth];
-  for (size_t i = 0; i < slot.received; ++i) {
-    Message& message = slot.receives[i];
-    KEEL_RETURN_IF_ERROR(wait.until([&] { return message.request.is_done(); }));
-    const Status checked = check(message);
-    if (checked.code() == KEEL_INVALID_ARGUMENT) collect_calls(slot);
-    KEEL_RETURN_IF_ERROR(checked);
-    message.is_posted = false;
-  }
-  if (plan_.settles_sends) KEEL_RETURN_IF_ERROR(await_sends(slot, step + 1, wait));
+Status HostExecutor::work() {
+  Slot& slot = slots_[item_.round % HostBuffers::kDepth];
   size_t message = 0;
-  for (; slot.next_work < plan_.work.size() && plan_.work[slot.next_work].step == step;
+  for (; slot.next_work < plan_.work.size() && plan_.work[slot.next_work].step == item_.step;
        ++slot.next_work) {
-    KEEL_RETURN_IF_ERROR(run_work(round, plan_.work[slot.next_work], &message));
+    KEEL_RETURN_IF_ERROR(run_work(item_.round, plan_.work[slot.next_work], &message));
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #define KEEL_COLLECTIVES_HOSTS_HOST_EXECUTOR_H_
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -37,7 +38,8 @@ class HostExecutor {
 
   // Differences of a part of an operation from the caller's request.
   struct Options {
-    uint64_t divisor = 0;  // for KEEL_AVG; 0: the number of ranks
+    uint64_t divisor = 0;   // for KEEL_AVG; 0: the number of ranks
+    bool is_timed = false;  // for time()
   };
   // Bytes up to which all ranks together send all their data at once, instead of in two steps of
   // shares: the second step costs some 30 us, in which a fast link moves about as much.
@@ -46,6 +48,15 @@ class HostExecutor {
   // settle(). KEEL_INVALID_ARGUMENT: a message belongs to another call, see calls(), or has
   // another size.
   Status run(const Request& request, const Options& options, WireWait& wait);
+  // run() in parts, for a thread that does something else meanwhile. start() posts the first
+  // messages; advance() goes on as far as messages have come, and may wait for copies of the rank's
+  // own device; finish() blocks until all is done. |request| stays valid until then.
+  Status start(const Request& request, const Options& options, WaitContext& wait_context);
+  Status advance(WireWait& wait);
+  bool is_over() const { return is_over_; }
+  Status finish(WireWait& wait);
+  // From start() until nothing was awaited from other ranks, of a timed operation.
+  std::chrono::nanoseconds time() const { return end_ - begin_; }
   // Requires failed wires. Waits until neither wires nor copies touch the caller's memory.
   void settle();
 
@@ -76,20 +87,33 @@ class HostExecutor {
   struct Slot {
     std::deque<Message> sends;
     std::deque<Message> receives;
-    size_t sent = 0;       // messages of the round so far
-    size_t received = 0;   // messages of the step so far
+    size_t sent = 0;      // messages of the round so far
+    size_t received = 0;  // messages of the step so far
+    size_t settled_sends = 0;
+    size_t settled_receives = 0;
     size_t next_send = 0;  // in the plan
     size_t next_work = 0;
   };
+  // What advance() waits for: one step of one round.
+  struct Item {
+    uint64_t first = 0;  // round of the batch
+    uint32_t step = 0;
+    uint64_t round = 0;
+    bool is_worked = false;  // what has arrived is copied or reduced
+  };
 
-  Status run_rounds(WireWait& wait);
-  Status enter(uint64_t round, WireWait& wait);
-  Status post(uint64_t round, uint32_t step, WireWait& wait);
+  uint64_t batch_end() const;
+  Status leave_item(WaitContext& wait_context);
+  Status enter(uint64_t round, WaitContext& wait_context);
+  void post(uint64_t round, uint32_t step);
   void post_send(uint64_t round, const PlannedSend& send);
   void post_receives(uint64_t round, const PlannedWork& work);
-  Status complete(uint64_t round, uint32_t step, WireWait& wait);
+  // Reduces or copies what has arrived for |item_|.
+  Status work();
   Status run_work(uint64_t round, const PlannedWork& work, size_t* in_out_message);
-  Status await_sends(Slot& slot, uint32_t end_step, WireWait& wait);
+  // Ends the messages that the wires are done with: sends before |end_step|, or receives.
+  Status settle_sends(Slot& slot, uint32_t end_step, bool* out_are_settled);
+  Status settle_receives(Slot& slot, bool* out_are_settled);
   Status check(const Message& message) const;
   // Collects the calls of the ranks whose messages of the step arrive soon.
   void collect_calls(const Slot& slot);
@@ -111,6 +135,10 @@ class HostExecutor {
   MessagePlan plan_;
   const Request* request_ = nullptr;
   Options options_;
+  Item item_;
+  bool is_over_ = true;
+  std::chrono::steady_clock::time_point begin_;
+  std::chrono::steady_clock::time_point end_;
   std::array<Slot, HostBuffers::kDepth> slots_;
   std::vector<const void*> sources_;
   std::vector<double> factors_;

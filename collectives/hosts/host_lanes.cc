@@ -2,11 +2,13 @@
 #include "collectives/hosts/host_lanes.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <utility>
 
 #include "collectives/hosts/host_exchange.h"
+#include "collectives/hosts/wire_work.h"
 
 namespace keel {
 
@@ -55,6 +57,9 @@ Piece block_of(const Request& request, const uint32_t* rank) {
 
 void* at(void* base, uint64_t bytes) {
   return static_cast<char*>(base) + bytes;
+}
+const void* at(const void* base, uint64_t bytes) {
+  return static_cast<const char*>(base) + bytes;
 }
 
 }  // namespace
@@ -126,12 +131,30 @@ Status HostLanes::run_inside(Request& part, WaitContext& wait_context) {
   return inside_.run(part, wait_context);
 }
 
-Status HostLanes::run_between(const Request& whole, Request& part, uint64_t divisor,
-                              WireWait& wait) {
+// From the second part on, a rank of the host may wait for other hosts: see gather_inside().
+Status HostLanes::run_beside(Request& part, WireWait& wait) {
+  WaitContext later(wait.context(), context_.failures(), kHostGraceNs);
+  if (lane_.empty()) return run_inside(part, later);
+  WireWork work(executor_, wait);
+  KEEL_RETURN_IF_ERROR(work.advance());
+  WaitContext both(later, work);
+  both.spin().spend();  // turns would keep the wires waiting
+  KEEL_RETURN_IF_ERROR(run_inside(part, both));
+  return work.failure();
+}
+
+Status HostLanes::start_between(const Request& whole, Request& part,
+                                const HostExecutor::Options& options, WireWait& wait) {
   if (lane_.empty()) return {};
   part.algorithm = whole.algorithm;
   part.print = whole.print;
-  return executor_.run(part, {divisor}, wait);
+  return executor_.start(part, options, wait.context());
+}
+
+Status HostLanes::run_between(const Request& whole, Request& part, uint64_t divisor,
+                              WireWait& wait) {
+  KEEL_RETURN_IF_ERROR(start_between(whole, part, {.divisor = divisor}, wait));
+  return lane_.empty() ? Status() : executor_.finish(wait);
 }
 
 const uint32_t* HostLanes::owner(const std::vector<uint32_t>& host, uint32_t local,
@@ -174,36 +197,69 @@ Status HostLanes::agree_on_shares(WireWait& wait) {
   return {};
 }
 
-Status HostLanes::all_reduce(const Request& request, WireWait& wait) {
+HostLanes::Part HostLanes::part_of(const Request& request, uint64_t begin, uint64_t count) const {
   const uint64_t element = request.element();
-  const std::vector<Piece> pieces = shares(request);
+  Request whole = request;
+  whole.count = count;
+  whole.send = at(request.send, begin * element);
+  whole.receive = at(request.receive, begin * element);
+  const std::vector<Piece> pieces = shares(whole);
   const Piece& own = pieces[group_.local_rank()];
-  void* const share = at(request.receive, own.offset * element);
-  Request scatter = request;
-  scatter.collective = KEEL_REDUCE_SCATTER_V;
-  scatter.count = 0;
-  scatter.receive = share;
-  scatter.send_pieces = scatter.receive_pieces = pieces;
-  if (request.reduction == KEEL_AVG) scatter.reduction = KEEL_SUM;
-  KEEL_RETURN_IF_ERROR(run_inside(scatter, wait.context()));
-  Request between = request;
-  between.send = between.receive = share;
-  between.count = own.count;
-  between.factor = 1;
-  if (request.reduction == KEEL_PREMUL_SUM) between.reduction = KEEL_SUM;
+  void* const share = at(whole.receive, own.offset * element);
+  Part part = {whole, whole, whole};
+  part.scatter.collective = KEEL_REDUCE_SCATTER_V;
+  part.scatter.count = 0;
+  part.scatter.receive = share;
+  part.scatter.send_pieces = part.scatter.receive_pieces = pieces;
+  if (request.reduction == KEEL_AVG) part.scatter.reduction = KEEL_SUM;
+  part.between.send = part.between.receive = share;
+  part.between.count = own.count;
+  part.between.factor = 1;
+  if (request.reduction == KEEL_PREMUL_SUM) part.between.reduction = KEEL_SUM;
+  part.gather.collective = KEEL_ALL_GATHER_V;
+  part.gather.reduction = KEEL_SUM;
+  part.gather.count = 0;
+  part.gather.send = share;
+  part.gather.send_pieces = part.gather.receive_pieces = pieces;
+  return part;
+}
+
+// A long one goes in parts: while one is between the hosts, the ranks of each host sum the next one
+// and gather the one before.
+Status HostLanes::all_reduce(const Request& request, WireWait& wait) {
+  constexpr uint64_t kChunks = 2;  // of a lane in a part: HostExecutor overlaps its own
+  const uint64_t element = request.element();
+  const uint64_t most = std::max<uint64_t>(1, kChunks * scratch_.window_bytes() * size_ / element);
+  const uint64_t parts = std::max<uint64_t>(1, (request.count + most - 1) / most);
   const bool is_noted = meter_.notes(request.count * element) && !is_stepped(request.algorithm);
-  const auto begin = std::chrono::steady_clock::now();
-  KEEL_RETURN_IF_ERROR(run_between(request, between, group_.world(), wait));
-  const std::chrono::nanoseconds time = std::chrono::steady_clock::now() - begin;
-  if (is_noted) meter_.note(own.count * element, time.count());
-  Request gather = request;
-  gather.collective = KEEL_ALL_GATHER_V;
-  gather.reduction = KEEL_SUM;
-  gather.count = 0;
-  gather.send = share;
-  gather.send_pieces = gather.receive_pieces = pieces;
-  KEEL_RETURN_IF_ERROR(gather_inside(gather, wait));
-  return is_noted && meter_.is_due() ? agree_on_shares(wait) : Status();
+  std::array<Part, 2> in_flight;
+  uint64_t carried = 0;  // bytes between the hosts, and their time
+  std::chrono::nanoseconds time{};
+  for (uint64_t i = 0; i <= parts; ++i) {
+    Part* const next = i < parts ? &in_flight[i % 2] : nullptr;
+    Part* const last = i > 0 ? &in_flight[(i - 1) % 2] : nullptr;
+    if (next != nullptr) {
+      const uint64_t begin = i * most;
+      *next = part_of(request, begin, std::min(most, request.count - begin));
+      KEEL_RETURN_IF_ERROR(i == 0 ? run_inside(next->scatter, wait.context())
+                                  : run_beside(next->scatter, wait));
+    }
+    if (last != nullptr && !lane_.empty()) {
+      KEEL_RETURN_IF_ERROR(executor_.finish(wait));
+      carried += last->between.count * element;
+      if (is_noted) time += executor_.time();
+    }
+    if (next != nullptr) {
+      KEEL_RETURN_IF_ERROR(start_between(request, next->between, {group_.world(), is_noted}, wait));
+    }
+    if (last != nullptr) {
+      KEEL_RETURN_IF_ERROR(next == nullptr ? gather_inside(last->gather, wait)
+                                           : run_beside(last->gather, wait));
+    }
+  }
+  if (!is_noted) return {};
+  meter_.note(carried, time.count());
+  return meter_.is_due() ? agree_on_shares(wait) : Status();
 }
 
 Status HostLanes::gather_blocks(const Request& request, const std::vector<uint32_t>& host,

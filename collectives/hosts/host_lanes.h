@@ -41,6 +41,13 @@ class HostLanes {
   uint32_t rank_of(uint32_t index) const { return lane_[index]; }
 
  private:
+  // What becomes of some elements of an all_reduce, of this rank's share of them between the hosts.
+  struct Part {
+    Request scatter;
+    Request between;
+    Request gather;
+  };
+  Part part_of(const Request& request, uint64_t begin, uint64_t count) const;
   Status all_reduce(const Request& request, WireWait& wait);
   Status all_gather(const Request& request, WireWait& wait);
   // The ranks of the host gather the blocks of the ranks of |host| from those that have them: the
@@ -57,6 +64,11 @@ class HostLanes {
   Status run_inside(Request& part, WaitContext& wait_context);
   // The last part of an operation, among the ranks of the host.
   Status gather_inside(Request& part, WireWait& wait);
+  // The same while the lane's messages move on.
+  Status run_beside(Request& part, WireWait& wait);
+  // Starts |part|, a part of |whole|, among the ranks of the lane, or runs it there.
+  Status start_between(const Request& whole, Request& part, const HostExecutor::Options& options,
+                       WireWait& wait);
   Status run_between(const Request& whole, Request& part, uint64_t divisor, WireWait& wait);
   // The rank of |host| whose block goes by lane |local| in pass |pass|; NULL: there is none.
   const uint32_t* owner(const std::vector<uint32_t>& host, uint32_t local, uint32_t pass) const;

@@ -9,6 +9,7 @@
 
 #include "collectives/bootstrap/rank_list.h"
 #include "collectives/deadlock_detector.h"
+#include "collectives/hosts/wire_work.h"
 #include "collectives/selection/table_source.h"
 
 namespace keel {
@@ -49,36 +50,6 @@ void write_interface(const ChosenInterface& interface, JsonWriter& json) {
   text_or_null(interface.distance);
   json.end_object();
 }
-
-// Messages to other hosts, while the rank waits for those of its own. A rank that parks for one
-// kind is not woken by the other, so after a look in vain it parks for 50 us, and each time for
-// twice as long: a message waits no longer than the group already has, and a millisecond at most.
-class MessageWork final : public BackgroundWork {
- public:
-  MessageWork(HostMessages& messages, WireWait& wait) : messages_(messages), wait_(wait) {}
-
-  Status advance() override {
-    if (!failure_.ok() || messages_.is_over()) {
-      slice_ns_ = WaitPolicy::kSliceNs;
-      return failure_;
-    }
-    slice_ns_ = wait_.poll() ? 0 : std::clamp(slice_ns_ * 2, kLeastNs, kMostNs);
-    failure_ = messages_.advance(wait_);
-    return failure_;
-  }
-  int64_t slice_ns() const override { return slice_ns_; }
-  // The first failure, also if the wait that called advance() has succeeded at the same time.
-  const Status& failure() const { return failure_; }
-
- private:
-  static constexpr int64_t kLeastNs = 50'000;
-  static constexpr int64_t kMostNs = 1'000'000;
-
-  HostMessages& messages_;
-  WireWait& wait_;
-  int64_t slice_ns_ = 0;
-  Status failure_;
-};
 
 // The rank's call, shown to the ranks of its host while it runs. A rank that waits inside the host
 // compares the calls of the others, whose messages between hosts it does not read.
@@ -253,7 +224,7 @@ Status HostRunner::run_messages(const Request& request, FlightRecorder::Entry* e
   if (!inside.transfers.empty() && remote.empty()) {
     KEEL_RETURN_IF_ERROR(inner_.run(inside, {}, entry, wait.context()));
   } else if (!inside.transfers.empty()) {
-    MessageWork work(messages_, wait);
+    WireWork work(messages_, wait);
     KEEL_RETURN_IF_ERROR(work.advance());
     WaitContext both(wait.context(), work);
     both.spin().spend();  // turns would keep the wires waiting
