@@ -14,6 +14,9 @@ namespace keel {
 
 namespace {
 
+// Of a rank in what is between the hosts at once: HostExecutor overlaps two.
+constexpr uint64_t kChunks = 2;
+
 // Lanes of |group|: as many as its smallest host has ranks; 0 if every host has one rank.
 uint32_t lanes_of(const HostGroup& group) {
   if (group.ranks_per_host() == 1) return 0;
@@ -48,11 +51,6 @@ std::vector<uint32_t> wires_of(const HostGroup& group, const std::vector<uint32_
 HostRanks ranks_of(const HostGroup& group, const std::vector<uint32_t>& lane) {
   const auto world = std::max<uint32_t>(1, static_cast<uint32_t>(lane.size()));
   return {lane.empty() ? 0 : group.host(), world, group.agreement().chunk_bytes};
-}
-
-// The block of |rank| in what |request|, an all_gather, receives; none for NULL.
-Piece block_of(const Request& request, const uint32_t* rank) {
-  return rank == nullptr ? Piece() : Piece{*rank * request.count, request.count};
 }
 
 void* at(void* base, uint64_t bytes) {
@@ -157,9 +155,14 @@ Status HostLanes::run_between(const Request& whole, Request& part, uint64_t divi
   return lane_.empty() ? Status() : executor_.finish(wait);
 }
 
+uint64_t HostLanes::round_of(const Request& request, uint64_t longest) const {
+  const uint64_t most = kChunks * scratch_.window_bytes() / request.element();
+  return std::max<uint64_t>(1, std::min(longest, most / group_.hosts().size()));
+}
+
 const uint32_t* HostLanes::owner(const std::vector<uint32_t>& host, uint32_t local,
-                                 uint32_t pass) const {
-  const uint64_t index = local + uint64_t{pass} * size_;
+                                 uint64_t pass) const {
+  const uint64_t index = local + pass * size_;
   return local < size_ && index < host.size() ? &host[index] : nullptr;
 }
 
@@ -227,7 +230,6 @@ HostLanes::Part HostLanes::part_of(const Request& request, uint64_t begin, uint6
 // A long one goes in parts: while one is between the hosts, the ranks of each host sum the next one
 // and gather the one before.
 Status HostLanes::all_reduce(const Request& request, WireWait& wait) {
-  constexpr uint64_t kChunks = 2;  // of a lane in a part: HostExecutor overlaps its own
   const uint64_t element = request.element();
   const uint64_t most = std::max<uint64_t>(1, kChunks * scratch_.window_bytes() * size_ / element);
   const uint64_t parts = std::max<uint64_t>(1, (request.count + most - 1) / most);
@@ -262,48 +264,74 @@ Status HostLanes::all_reduce(const Request& request, WireWait& wait) {
   return meter_.is_due() ? agree_on_shares(wait) : Status();
 }
 
-Status HostLanes::gather_blocks(const Request& request, const std::vector<uint32_t>& host,
-                                bool from_owners, WireWait& wait) {
-  for (uint32_t pass = 0; pass < (from_owners ? 1 : passes_); ++pass) {
-    Request inside = request;
-    inside.collective = KEEL_ALL_GATHER_V;
-    inside.count = 0;
-    for (uint32_t local = 0; local < context_.world(); ++local) {
-      inside.receive_pieces.push_back(
-          block_of(request, from_owners ? &host[local] : owner(host, local, pass)));
+// While a lane's blocks, or parts of long ones, are between the hosts, the ranks of each host
+// gather those before: first those of their own host.
+Status HostLanes::all_gather(const Request& request, WireWait& wait) {
+  const uint64_t round = round_of(request, request.count);
+  const uint64_t parts = std::max<uint64_t>(1, (request.count + round - 1) / round) * passes_;
+  std::array<Blocks, 2> in_flight;
+  for (uint64_t i = 0; i <= parts; ++i) {
+    Blocks* const next = i < parts ? &in_flight[i % 2] : nullptr;
+    Blocks* const last = i > 0 ? &in_flight[(i - 1) % 2] : nullptr;
+    if (last != nullptr && !lane_.empty()) KEEL_RETURN_IF_ERROR(executor_.finish(wait));
+    if (next != nullptr) {
+      const uint64_t begin = i / passes_ * round;
+      *next = {{begin, std::min(round, request.count - begin)}, i % passes_, request};
+      KEEL_RETURN_IF_ERROR(start_gather(next, i == 0, wait));
     }
-    inside.send_pieces = inside.receive_pieces;
-    if (!from_owners) {
-      const Piece& own = inside.send_pieces[group_.local_rank()];
-      inside.send = at(request.receive, own.offset * request.element());
-    }
-    KEEL_RETURN_IF_ERROR(from_owners ? run_inside(inside, wait.context())
-                                     : gather_inside(inside, wait));
+    if (i == 0) KEEL_RETURN_IF_ERROR(gather_own_host(request, parts > 1, wait));
+    if (last != nullptr) KEEL_RETURN_IF_ERROR(gather_blocks(request, *last, next != nullptr, wait));
   }
   return {};
 }
 
-// Where some ranks have no lane, the ranks of each host exchange their blocks before.
-Status HostLanes::all_gather(const Request& request, WireWait& wait) {
-  const std::vector<uint32_t>& own_host = group_.hosts()[group_.host()];
-  const bool is_own_first = passes_ > 1;
-  if (is_own_first) KEEL_RETURN_IF_ERROR(gather_blocks(request, own_host, true, wait));
-  for (uint32_t pass = 0; pass < passes_; ++pass) {
-    Request between = request;
-    between.collective = KEEL_ALL_GATHER_V;
-    for (const std::vector<uint32_t>& host : group_.hosts()) {
-      between.receive_pieces.push_back(block_of(request, owner(host, group_.local_rank(), pass)));
-    }
-    between.send_pieces = between.receive_pieces;
-    if (is_own_first) {
-      const Piece& own = between.send_pieces[group_.host()];
-      between.send = at(request.receive, own.offset * request.element());
-    }
-    KEEL_RETURN_IF_ERROR(run_between(request, between, 0, wait));
-  }
+Piece HostLanes::Blocks::of(const uint32_t* rank) const {
+  if (rank == nullptr) return {};
+  return {*rank * between.count + range.offset, range.count};
+}
+
+Status HostLanes::start_gather(Blocks* blocks, bool is_own_new, WireWait& wait) {
+  Request& between = blocks->between;
   for (const std::vector<uint32_t>& host : group_.hosts()) {
-    if (is_own_first && &host == &own_host) continue;
-    KEEL_RETURN_IF_ERROR(gather_blocks(request, host, false, wait));
+    between.receive_pieces.push_back(blocks->of(owner(host, group_.local_rank(), blocks->pass)));
+  }
+  between.send_pieces = between.receive_pieces;
+  // The ranks of the host have their own blocks once gather_own_host() is over.
+  if (!is_own_new) {
+    const uint64_t offset = between.send_pieces[group_.host()].offset;
+    between.send = at(between.receive, offset * between.element());
+  }
+  between.collective = KEEL_ALL_GATHER_V;
+  return start_between(between, between, {}, wait);
+}
+
+Status HostLanes::gather_own_host(const Request& request, bool is_long, WireWait& wait) {
+  Request inside = request;
+  inside.collective = KEEL_ALL_GATHER_V;
+  inside.count = 0;
+  for (const uint32_t rank : group_.hosts()[group_.host()]) {
+    inside.receive_pieces.push_back({rank * request.count, request.count});
+  }
+  inside.send_pieces = inside.receive_pieces;
+  if (is_long) return run_beside(inside, wait);
+  wait.poll();  // short messages go at once
+  return run_inside(inside, wait.context());
+}
+
+Status HostLanes::gather_blocks(const Request& request, const Blocks& blocks, bool is_beside,
+                                WireWait& wait) {
+  for (const std::vector<uint32_t>& host : group_.hosts()) {
+    if (&host == &group_.hosts()[group_.host()]) continue;
+    Request inside = request;
+    inside.collective = KEEL_ALL_GATHER_V;
+    inside.count = 0;
+    for (uint32_t local = 0; local < context_.world(); ++local) {
+      inside.receive_pieces.push_back(blocks.of(owner(host, local, blocks.pass)));
+    }
+    inside.send_pieces = inside.receive_pieces;
+    const uint64_t offset = inside.send_pieces[group_.local_rank()].offset;
+    inside.send = at(request.receive, offset * request.element());
+    KEEL_RETURN_IF_ERROR(is_beside ? run_beside(inside, wait) : gather_inside(inside, wait));
   }
   return {};
 }
@@ -311,96 +339,117 @@ Status HostLanes::all_gather(const Request& request, WireWait& wait) {
 // The ranks of a host sum the blocks for the ranks of each lane, of one host after the other, and
 // the ranks of the lane add the sums of the hosts. A block thus crosses once from each host, not
 // from each rank. Blocks may differ in length: a round takes the next elements of those that have
-// more. What a lane has summed for a rank without one, it hands to that rank.
+// more. What a lane has summed for a rank without one, it hands to that rank. While sums are
+// between the hosts, the next ones are made.
 Status HostLanes::reduce_scatter(const Request& request, WireWait& wait) {
-  constexpr uint64_t kChunks = 4;  // of a round: enough for HostExecutor to overlap its own
-  const bool is_even = request.collective == KEEL_REDUCE_SCATTER;
-  const uint64_t element = std::max<uint64_t>(request.element(), 1);
+  const uint64_t element = request.element();
   const uint64_t hosts = group_.hosts().size();
-  const uint64_t longest = is_even ? request.count : request.largest_piece();
-  const uint64_t round =
-      std::max<uint64_t>(1, std::min(longest, kChunks * scratch_.window_bytes() / element / hosts));
-  // A part for each host, and one for the sums of a rank without a lane.
-  const uint64_t parts = passes_ > 1 ? hosts + 1 : hosts;
-  KEEL_RETURN_IF_ERROR(scratch_.reserve(parts * round * element));
-  WaitContext later(wait.context(), context_.failures(), kHostGraceNs);
-  for (uint64_t begin = 0; begin == 0 || begin < longest; begin += round) {
-    for (uint32_t pass = 0; pass < passes_; ++pass) {
-      // From the second part on, a rank of the host may wait for others: see gather_inside().
-      const bool is_first = begin == 0 && pass == 0;
-      KEEL_RETURN_IF_ERROR(scatter_sums(request, {begin, std::min(round, longest - begin)}, pass,
-                                        is_first ? wait.context() : later, wait));
+  const uint64_t longest =
+      request.collective == KEEL_REDUCE_SCATTER ? request.count : request.largest_piece();
+  const uint64_t round = round_of(request, longest);
+  const uint64_t rounds = std::max<uint64_t>(1, (longest + round - 1) / round);
+  const uint64_t parts = rounds * passes_;
+  // The sums for each host, and those for a rank without a lane.
+  const uint64_t part_bytes = (passes_ > 1 ? hosts + 1 : hosts) * round * element;
+  KEEL_RETURN_IF_ERROR(scratch_.reserve(std::min<uint64_t>(parts, 2) * part_bytes));
+  std::array<Sums, 2> in_flight;
+  for (uint64_t i = 0; i <= parts; ++i) {
+    Sums* const next = i < parts ? &in_flight[i % 2] : nullptr;
+    Sums* const last = i > 0 ? &in_flight[(i - 1) % 2] : nullptr;
+    if (next != nullptr) {
+      const uint64_t begin = i / passes_ * round;
+      next->range = {begin, std::min(round, longest - begin)};
+      next->pass = i % passes_;
+      next->memory = scratch_.data() + i % 2 * part_bytes;
+      KEEL_RETURN_IF_ERROR(sum_inside(request, i == 0, next, wait));
     }
+    if (last != nullptr && !lane_.empty()) KEEL_RETURN_IF_ERROR(executor_.finish(wait));
+    if (next != nullptr) {
+      KEEL_RETURN_IF_ERROR(
+          start_between(request, next->between, {.divisor = group_.world()}, wait));
+    }
+    if (last != nullptr) KEEL_RETURN_IF_ERROR(hand_over(request, *last, wait));
   }
   return {};
 }
 
-Status HostLanes::scatter_sums(const Request& request, const Piece& range, uint32_t pass,
-                               WaitContext& inside_context, WireWait& wait) {
-  const bool is_even = request.collective == KEEL_REDUCE_SCATTER;
-  const uint64_t element = std::max<uint64_t>(request.element(), 1);
-  const std::vector<uint32_t>& own_host = group_.hosts()[group_.host()];
-  // The elements of |rank|'s block in |range|.
-  const auto piece_of = [&](const uint32_t* rank) -> Piece {
-    if (rank == nullptr) return {};
-    if (is_even) return {*rank * request.count + range.offset, range.count};
-    const Piece& block = request.send_pieces[*rank];
-    const uint64_t skipped = std::min(range.offset, block.count);
-    return {block.offset + skipped, std::min(range.count, block.count - skipped)};
-  };
-  // Where this rank's result of |range| goes. A block that has ended may leave no memory there.
-  const uint64_t skipped =
-      is_even ? range.offset : std::min(range.offset, request.send_pieces[group_.rank()].count);
-  void* const result = at(request.receive, skipped * element);
-  std::vector<Piece> sums;  // of this rank's lane, by host
+Piece HostLanes::piece_of(const Request& request, const Sums& sums, const uint32_t* rank) const {
+  if (rank == nullptr) return {};
+  const Piece& range = sums.range;
+  if (request.collective == KEEL_REDUCE_SCATTER) {
+    return {*rank * request.count + range.offset, range.count};
+  }
+  const Piece& block = request.send_pieces[*rank];
+  const uint64_t skipped = std::min(range.offset, block.count);
+  return {block.offset + skipped, std::min(range.count, block.count - skipped)};
+}
+
+// A block that has ended may leave no memory there.
+void* HostLanes::result_of(const Request& request, const Sums& sums) const {
+  uint64_t skipped = sums.range.offset;
+  if (request.collective != KEEL_REDUCE_SCATTER) {
+    skipped = std::min(skipped, request.send_pieces[group_.rank()].count);
+  }
+  return at(request.receive, skipped * request.element());
+}
+
+Status HostLanes::sum_inside(const Request& request, bool is_first, Sums* sums, WireWait& wait) {
+  const uint64_t element = request.element();
+  std::vector<Piece> pieces;  // of this rank's lane, by host
   for (const std::vector<uint32_t>& host : group_.hosts()) {
     Request inside = request;
     inside.collective = KEEL_REDUCE_SCATTER_V;
     inside.count = 0;
     inside.send_pieces.clear();
     for (uint32_t local = 0; local < context_.world(); ++local) {
-      inside.send_pieces.push_back(piece_of(owner(host, local, pass)));
+      inside.send_pieces.push_back(piece_of(request, *sums, owner(host, local, sums->pass)));
     }
     inside.receive_pieces = inside.send_pieces;
-    sums.push_back({sums.size() * range.count, inside.send_pieces[group_.local_rank()].count});
-    inside.receive = scratch_.data() + sums.back().offset * element;
+    pieces.push_back(
+        {pieces.size() * sums->range.count, inside.send_pieces[group_.local_rank()].count});
+    inside.receive = sums->memory + pieces.back().offset * element;
     inside.keeps_off_library = true;  // libraries take memory of the device alone
     if (request.reduction == KEEL_AVG) inside.reduction = KEEL_SUM;
-    KEEL_RETURN_IF_ERROR(run_inside(inside, inside_context));
+    KEEL_RETURN_IF_ERROR(is_first ? run_inside(inside, wait.context()) : run_beside(inside, wait));
   }
-  void* const handed_over = scratch_.data() + sums.size() * range.count * element;
-  Request between = request;
-  between.send = scratch_.data();
-  between.receive = pass == 0 ? result : handed_over;
-  if (keeps_form(request) && is_even) {
-    between.count = range.count;
+  sums->handed_over = sums->memory + pieces.size() * sums->range.count * element;
+  sums->between = request;
+  sums->between.send = sums->memory;
+  sums->between.receive = sums->pass == 0 ? result_of(request, *sums) : sums->handed_over;
+  if (request.collective == KEEL_REDUCE_SCATTER && keeps_form(request)) {
+    sums->between.count = sums->range.count;
   } else {
-    between.collective = KEEL_REDUCE_SCATTER_V;
-    between.count = 0;
-    between.send_pieces = between.receive_pieces = std::move(sums);
+    sums->between.collective = KEEL_REDUCE_SCATTER_V;
+    sums->between.count = 0;
+    sums->between.send_pieces = sums->between.receive_pieces = std::move(pieces);
   }
-  between.factor = 1;
-  if (request.reduction == KEEL_PREMUL_SUM) between.reduction = KEEL_SUM;
-  KEEL_RETURN_IF_ERROR(run_between(request, between, group_.world(), wait));
-  if (pass == 0 || own_host.size() <= uint64_t{pass} * size_) return {};
+  sums->between.factor = 1;
+  if (request.reduction == KEEL_PREMUL_SUM) sums->between.reduction = KEEL_SUM;
+  return {};
+}
+
+Status HostLanes::hand_over(const Request& request, const Sums& sums, WireWait& wait) {
+  const std::vector<uint32_t>& host = group_.hosts()[group_.host()];
+  const uint32_t local = group_.local_rank();
+  const uint32_t lane = local % size_;
+  if (sums.pass == 0 || host.size() <= sums.pass * size_) return {};
   Request inside = request;
   inside.collective = KEEL_ALL_TO_ALL_V;
   inside.keeps_off_library = true;
   inside.reduction = KEEL_SUM;
   inside.factor = 1;
   inside.count = 0;
-  inside.send = handed_over;
-  inside.receive = result;
-  inside.send_pieces.assign(own_host.size(), {});
-  inside.receive_pieces.assign(own_host.size(), {});
-  const uint32_t local = group_.local_rank();
-  if (const uint32_t* const rank = owner(own_host, local, pass)) {
-    inside.send_pieces[local + pass * size_] = {0, piece_of(rank).count};
+  inside.send = sums.handed_over;
+  inside.receive = result_of(request, sums);
+  inside.send_pieces.assign(host.size(), {});
+  inside.receive_pieces.assign(host.size(), {});
+  if (const uint32_t* const rank = owner(host, local, sums.pass)) {
+    inside.send_pieces[local + sums.pass * size_] = {0, piece_of(request, sums, rank).count};
   }
-  if (local / size_ == pass) {
-    inside.receive_pieces[local % size_] = {0, piece_of(&own_host[local]).count};
+  if (local / size_ == sums.pass) {
+    inside.receive_pieces[lane] = {0, piece_of(request, sums, &host[local]).count};
   }
-  return run_inside(inside, inside_context);
+  return run_beside(inside, wait);
 }
 
 Status HostLanes::broadcast(const Request& request, WireWait& wait) {

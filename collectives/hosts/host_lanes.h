@@ -50,14 +50,36 @@ class HostLanes {
   Part part_of(const Request& request, uint64_t begin, uint64_t count) const;
   Status all_reduce(const Request& request, WireWait& wait);
   Status all_gather(const Request& request, WireWait& wait);
-  // The ranks of the host gather the blocks of the ranks of |host| from those that have them: the
-  // ranks of the lanes, or, with |from_owners|, the ranks of |host| themselves.
-  Status gather_blocks(const Request& request, const std::vector<uint32_t>& host, bool from_owners,
+  // The elements |range| of each block that |pass| of an all_gather carries.
+  struct Blocks {
+    Piece range;
+    uint64_t pass = 0;
+    Request between;
+
+    // Those of |rank|'s block, in the result; none for NULL.
+    Piece of(const uint32_t* rank) const;
+  };
+  // |is_own_new|: this rank's block is in its send buffer alone.
+  Status start_gather(Blocks* blocks, bool is_own_new, WireWait& wait);
+  Status gather_own_host(const Request& request, bool is_long, WireWait& wait);
+  // The ranks of this host gather those of the others from the ranks of the lanes.
+  Status gather_blocks(const Request& request, const Blocks& blocks, bool is_beside,
                        WireWait& wait);
   Status reduce_scatter(const Request& request, WireWait& wait);
-  // Of the elements |range| of each block, the sums of those blocks that |pass| carries.
-  Status scatter_sums(const Request& request, const Piece& range, uint32_t pass,
-                      WaitContext& inside_context, WireWait& wait);
+  // What becomes of the elements |range| of each block that |pass| carries.
+  struct Sums {
+    Piece range;
+    uint64_t pass = 0;
+    char* memory = nullptr;       // the host's sums of the blocks of this rank's lane, by host
+    char* handed_over = nullptr;  // behind them: the result for a rank without a lane
+    Request between;
+  };
+  // The elements in |sums| of the block of |rank|; none for NULL.
+  Piece piece_of(const Request& request, const Sums& sums, const uint32_t* rank) const;
+  // Where this rank's result goes.
+  void* result_of(const Request& request, const Sums& sums) const;
+  Status sum_inside(const Request& request, bool is_first, Sums* sums, WireWait& wait);
+  Status hand_over(const Request& request, const Sums& sums, WireWait& wait);
   Status broadcast(const Request& request, WireWait& wait);
   Status barrier(const Request& request, WireWait& wait);
   // Runs |part| among the ranks of the host, or among those of the lane, if this rank has one.
@@ -71,7 +93,9 @@ class HostLanes {
                        WireWait& wait);
   Status run_between(const Request& whole, Request& part, uint64_t divisor, WireWait& wait);
   // The rank of |host| whose block goes by lane |local| in pass |pass|; NULL: there is none.
-  const uint32_t* owner(const std::vector<uint32_t>& host, uint32_t local, uint32_t pass) const;
+  const uint32_t* owner(const std::vector<uint32_t>& host, uint32_t local, uint64_t pass) const;
+  // Elements that go between the hosts at once of blocks of |longest| or fewer.
+  uint64_t round_of(const Request& request, uint64_t longest) const;
   // One share of |request|'s elements for each rank of this host.
   std::vector<Piece> shares(const Request& request) const;
   // The ranks exchange the rates of their lanes, and agree on new weights.
