@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-#include "conformance/claimed_slots.h"
+#include "conformance/needed_slots.h"
 #include "conformance/levels.h"
 #include "conformance/plugin_device.h"
 #include "ops/testing/case_data.h"

@@ -5,49 +5,17 @@
 
 #include <algorithm>
 
-#include "conformance/claimed_slots.h"
 #include "conformance/levels.h"
+#include "conformance/needed_slots.h"
 #include "conformance/table_calls.h"
 
 namespace keel::conformance {
 
 namespace {
 
-// ---- slots ----------------------------------------------------------------------------
-
-// Collects the names of missing slots.
-class Slots {
- public:
-  void want(bool has, const char* slot, Where where = Where::current()) {
-    if (!observe(has, where)) missing_ += (missing_.empty() ? "" : ", ") + std::string(slot);
-  }
-  const std::string& missing() const { return missing_; }
-
- private:
-  std::string missing_;
-};
-
 void required_slots(const Context& context) {
-  const keel_plugin& plugin = device_of(context).plugin();
-  Slots slots;
-#define KEEL_WANT(table, type, slot) \
-  slots.want(KEEL_HAS(type, plugin.table, slot), #table "." #slot)
-  KEEL_WANT(device, keel_device_table, count);
-  KEEL_WANT(device, keel_device_table, info);
-  KEEL_WANT(device, keel_device_table, open);
-  KEEL_WANT(device, keel_device_table, close);
-  KEEL_WANT(memory, keel_memory_table, alloc);
-  KEEL_WANT(memory, keel_memory_table, free);
-  KEEL_WANT(stream, keel_stream_table, create);
-  KEEL_WANT(stream, keel_stream_table, destroy);
-  KEEL_WANT(stream, keel_stream_table, copy);
-  KEEL_WANT(stream, keel_stream_table, event_create);
-  KEEL_WANT(stream, keel_stream_table, event_destroy);
-  KEEL_WANT(stream, keel_stream_table, event_record);
-  KEEL_WANT(stream, keel_stream_table, event_query);
-  KEEL_WANT(stream, keel_stream_table, stream_wait_event);
-#undef KEEL_WANT
-  check(slots.missing().empty(), "required, and not there: " + slots.missing());
+  const std::string missing = observe_text(missing_slots(device_of(context).plugin()));
+  check(missing.empty(), "required, and not there: " + missing);
 }
 
 void headers(const Context& context) {
