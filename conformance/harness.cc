@@ -13,8 +13,8 @@
 #include <thread>
 #include <utility>
 
-#include "conformance/needed_slots.h"
 #include "conformance/levels.h"
+#include "conformance/needed_slots.h"
 #include "conformance/plugin_device.h"
 #include "ops/testing/case_data.h"
 
