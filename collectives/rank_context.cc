@@ -254,6 +254,8 @@ Status RankContext::published_status(uint32_t peer, uint64_t sequence) {
 
 Status RankContext::await_descriptors(uint64_t sequence, WaitContext& wait_context) {
   Status status = board().await_descriptors(sequence, wait_context);
+  // The caller knows the cause, and ends the communicator.
+  if (wait_context.has_work_failed()) return status;
   if (status.code() == KEEL_TIMED_OUT) {
     status =
         failure(KEEL_TIMED_OUT, "{}, operation {}: {} did not call in time: {}",
@@ -267,7 +269,7 @@ Status RankContext::await_descriptors(uint64_t sequence, WaitContext& wait_conte
 
 Status RankContext::await(WaitContext& wait_context) {
   Status status = board().await_step(step, wait_context);
-  if (status.code() != KEEL_TIMED_OUT) return status;
+  if (status.code() != KEEL_TIMED_OUT || wait_context.has_work_failed()) return status;
   return failure(KEEL_TIMED_OUT, "{} did not go on in time",
                  name_ranks([&](uint32_t other) { return !board().has_arrived(other, step); }));
 }

@@ -305,7 +305,7 @@ Status Runner::run_collective(const Request& request, const Status& ready,
   const bool stepped = !native && is_stepped(request.algorithm);
   Status status = board.await_room(sequence, wait_context);
   if (!status.ok()) {
-    context_.failures().abort(status);
+    if (!wait_context.has_work_failed()) context_.failures().abort(status);
     return status;
   }
   // The peers read the arrays until the operation is complete, and this rank waits for them.
@@ -340,7 +340,9 @@ Status Runner::run_collective(const Request& request, const Status& ready,
   if (status.ok()) {
     status = native ? act_native(request, wait_context)
                     : act(request, sequence, sides, direct, steps, wait_context);
-    if (!status.ok()) {
+    if (wait_context.has_work_failed()) {
+      // The caller knows the cause, and ends the communicator.
+    } else if (!status.ok()) {
       if (!context_.failures().failed()) {
         status = status.with_prefix(fmt::format("{}: ", context_.team().name(rank)));
       }
@@ -356,7 +358,7 @@ Status Runner::run_collective(const Request& request, const Status& ready,
   if (context_.failures().failed()) context_.team().await_acts();
   board.publish_done(rank, sequence, context_.team().is_urgent());
   if (sides.scratch != nullptr) context_.device().memory().free(sides.scratch).ok();
-  if (status.ok()) return {};
+  if (status.ok() || wait_context.has_work_failed()) return status;
   return status.with_prefix(
       fmt::format("{}, operation {}: ", collective_name(request.collective), sequence));
 }
