@@ -129,7 +129,7 @@ WorkerAnswer BatchRunner::next(WorkerProcess& worker, Clock::time_point deadline
 CaseResult BatchRunner::judge(WorkerProcess& worker, const std::string& id,
                               std::optional<Where>* out_place) const {
   const Clock::time_point deadline = case_deadline(settings_);
-  (void)worker.take_printed();
+  worker.drop_printed_before(id);
   CaseResult result = cases_.judge(
       *cases_.find(id), [&] { return next(worker, deadline); }, out_place);
   const std::string printed = worker.take_printed();

@@ -106,9 +106,21 @@ void WorkerProcess::gather_printed() {
   }
 }
 
+void WorkerProcess::drop_printed_before(const std::string& id) {
+  gather_printed();
+  const std::string mark = case_mark(id);
+  const size_t found = printed_.find(mark);
+  // Without the mark, the case has printed more than is kept.
+  if (found != std::string::npos) printed_.erase(0, found + mark.size());
+}
+
+// The worker may be in the next case already.
 std::string WorkerProcess::take_printed() {
   gather_printed();
-  return std::exchange(printed_, {});
+  const size_t end = printed_.find(kCaseMark);
+  std::string taken = printed_.substr(0, end);
+  printed_.erase(0, taken.size());
+  return taken;
 }
 
 // Takes the next answer from the received messages; returns false if there is none.

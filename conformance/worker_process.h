@@ -35,7 +35,10 @@ class WorkerProcess {
   // Returns the plugin calls that were in progress when a traced worker ended, one per line. Empty
   // if the case did not go through Keel.
   std::string calls_in_progress() const;
-  // Returns at most the last 4 KiB of the worker's output since the previous call.
+  // Drops what the worker had printed before case |id| began.
+  void drop_printed_before(const std::string& id);
+  // Returns at most the last 4 KiB of the worker's output since the previous call, up to where the
+  // next case began.
   std::string take_printed();
 
  private:
