@@ -76,7 +76,8 @@ void UcxIdleProgress::look() {
 
 void UcxIdleProgress::stop() {
   if (service_ == 0) return;
-  ServiceThread::get().remove(std::exchange(service_, 0));
+  ServiceThread::get().remove(service_);  // look() reads the number until then
+  service_ = 0;
   holder_.store(Holder::kOwner);
 }
 
