@@ -159,7 +159,7 @@ void ServiceThread::drop_deadline_locked(uint64_t id, Entry& entry) {
   auto [first, last] = deadlines_.equal_range(*entry.deadline);
   for (; first != last; ++first) {
     if (first->second == id) {
-      deadlines_.erase(first);
+      entry.spare = deadlines_.extract(first);
       break;
     }
   }
@@ -170,11 +170,18 @@ void ServiceThread::set_deadline(uint64_t id, std::optional<Deadline> deadline) 
   std::lock_guard lock(mutex_);
   const auto found = entries_.find(id);
   if (found == entries_.end()) return;
-  drop_deadline_locked(id, *found->second);
+  Entry& entry = *found->second;
+  drop_deadline_locked(id, entry);
   if (!deadline) return;
   const auto time = Deadline::Clock::now() + std::chrono::nanoseconds(deadline->remaining_ns());
-  const auto added = deadlines_.emplace(time, id);
-  found->second->deadline = time;
+  Deadlines::iterator added;
+  if (entry.spare.empty()) {
+    added = deadlines_.emplace(time, id);
+  } else {
+    entry.spare.key() = time;
+    added = deadlines_.insert(std::move(entry.spare));
+  }
+  entry.deadline = time;
   // The thread may wait for events alone, or for a later deadline.
   if (added == deadlines_.begin() && !is_current()) eventfd_write(wake_.get(), 1);
 }
@@ -207,8 +214,9 @@ void ServiceThread::expire() {
     const auto now = Deadline::Clock::now();
     while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
       const uint64_t id = deadlines_.begin()->second;
-      entries_.at(id)->deadline.reset();
-      deadlines_.erase(deadlines_.begin());
+      Entry& entry = *entries_.at(id);
+      entry.deadline.reset();
+      entry.spare = deadlines_.extract(deadlines_.begin());
       passed.push_back(id);
     }
   }

@@ -44,17 +44,19 @@ class ServiceThread {
   // Ignores an unknown or removed |id|.
   Status set_events(uint64_t id, uint32_t events);
   // Calls the callback once, after |deadline| has passed; nullopt cancels the deadline. On another
-  // thread, wakes the service thread if the deadline is the first.
+  // thread, wakes the service thread if the deadline is the first. Allocates for the first deadline
+  // of |id| alone.
   void set_deadline(uint64_t id, std::optional<Deadline> deadline);
   bool is_current() const;
 
  private:
+  using Deadlines = std::multimap<Deadline::Clock::time_point, uint64_t>;
   struct Entry {
     FileDescriptor fd;
     Callback callback;
     std::optional<Deadline::Clock::time_point> deadline;
+    Deadlines::node_type spare;  // of a deadline before, for the next one
   };
-  using Deadlines = std::multimap<Deadline::Clock::time_point, uint64_t>;
 
   ServiceThread();
   Status start_locked();
