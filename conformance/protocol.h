@@ -68,7 +68,7 @@ struct WorkerAnswer {
 // Encode the JSON answers.
 std::string target_text(const Found& found);
 std::string begin_text(const std::string& id);
-// What the worker prints when a case begins, in front of the plugin's output.
+// The line that a worker prints when a case begins, in front of the plugin's output.
 inline constexpr char kCaseMark[] = "\036case ";  // a record separator
 inline std::string case_mark(const std::string& id) {
   return kCaseMark + id + "\n";

@@ -91,7 +91,7 @@ void keeps_its_place(const Context& context) {
   }
 }
 
-// What the calls of one attempt of returns_early() have shown.
+// The result of one attempt of returns_early(), of the calls of all ranks.
 enum class Return : uint64_t {
   kUnknown,  // the copies were done too soon
   kEarly,    // before earlier work was done, on every rank

@@ -94,7 +94,7 @@ class HostExecutor {
     size_t next_send = 0;  // in the plan
     size_t next_work = 0;
   };
-  // What advance() waits for: one step of one round.
+  // One step of one round, which advance() waits for.
   struct Item {
     uint64_t first = 0;  // round of the batch
     uint32_t step = 0;

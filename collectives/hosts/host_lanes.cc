@@ -14,7 +14,7 @@ namespace keel {
 
 namespace {
 
-// Of a rank in what is between the hosts at once: HostExecutor overlaps two.
+// Chunks of a rank that are between the hosts at once: HostExecutor overlaps two.
 constexpr uint64_t kChunks = 2;
 
 // Lanes of |group|: as many as its smallest host has ranks; 0 if every host has one rank.

@@ -41,7 +41,8 @@ class HostLanes {
   uint32_t rank_of(uint32_t index) const { return lane_[index]; }
 
  private:
-  // What becomes of some elements of an all_reduce, of this rank's share of them between the hosts.
+  // The three operations on some elements of an all_reduce; the one between the hosts takes this
+  // rank's share of them.
   struct Part {
     Request scatter;
     Request between;
@@ -66,7 +67,7 @@ class HostLanes {
   Status gather_blocks(const Request& request, const Blocks& blocks, bool is_beside,
                        WireWait& wait);
   Status reduce_scatter(const Request& request, WireWait& wait);
-  // What becomes of the elements |range| of each block that |pass| carries.
+  // The elements |range| of each block that |pass| of a reduce_scatter carries, and their sums.
   struct Sums {
     Piece range;
     uint64_t pass = 0;

@@ -47,7 +47,7 @@ void UcxIdleProgress::take_back() {
 
 void UcxIdleProgress::leave() {
   if (holder_.load(std::memory_order_relaxed) != Holder::kOwner || service_ == 0) return;
-  // What may go at once does, as the answer to a long message, which its sender waits for.
+  // The owner sends what may go at once, as the answer to a long message: its sender waits for it.
   for (int turn = 0; turn < kMostTurns && worker_.progress(); ++turn) continue;
   leaves_.fetch_add(1, std::memory_order_relaxed);
   // Sequentially consistent, as in look(): one of the two sees what the other has written.
