@@ -59,6 +59,7 @@ std::vector<Case> make_catalogue(const Environment& environment) {
   add_thread_table_cases(environment, &cases);
   add_memory_thread_table_cases(environment, &cases);
   add_failure_table_cases(environment, &cases);
+  add_library_failure_table_cases(environment, &cases);
   add_failed_work_table_cases(environment, &cases);
   std::stable_sort(cases.begin(), cases.end(), [](const Case& one, const Case& other) {
     return level_of(one.id) < level_of(other.id);

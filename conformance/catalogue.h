@@ -33,6 +33,9 @@ struct Case {
   // Run the case in its own worker process, because the case leaves the device, or the library
   // under it, unusable.
   bool alone = false;
+  // A fault of the emulated chip (docs/emulator.md) for that process, with which the vendor's
+  // library fails; empty: none. The case runs alone.
+  std::string fault = {};
 };
 
 // One suite per level, each appended to |cases| in a fixed order. All levels above null need a
@@ -73,6 +76,7 @@ void add_thread_table_cases(const Environment& environment, std::vector<Case>* c
 void add_memory_thread_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_failed_work_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_failure_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_library_failure_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_kernel_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_ccl_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_ccl_lifetime_cases(const Environment& environment, std::vector<Case>* cases);

@@ -42,5 +42,21 @@ TEST(Catalogue, FewCasesRunAlone) {
                                              "collectives/abort"}));
 }
 
+// In one process the chip would have the faults of all cases.
+TEST(Catalogue, CasesWithAFaultyLibraryRunAlone) {
+  Environment environment = with_device();
+  uint32_t faulty = 0;
+  for (const bool is_emulated : {false, true}) {
+    environment.emulated = is_emulated;
+    for (const Case& each : make_catalogue(environment)) {
+      if (each.fault.empty()) continue;
+      EXPECT_TRUE(is_emulated && each.alone) << each.id;
+      EXPECT_NE(each.id.find("/library/"), std::string::npos) << each.id;
+      ++faulty;
+    }
+  }
+  EXPECT_EQ(faulty, 11U);
+}
+
 }  // namespace
 }  // namespace keel::conformance

@@ -54,6 +54,24 @@ bool use_emulated_libraries(std::string* error) {
   return found;
 }
 
+void add_emulated_fault(const std::string& fault) {
+  // One variable for each chip's driver.
+  for (const char* const variable :
+       {"KEEL_EMULATED_ASCEND", "KEEL_EMULATED_CUDA", "KEEL_EMULATED_HIP",
+        "KEEL_EMULATED_LEVEL_ZERO", "KEEL_EMULATED_XRE"}) {
+    const char* const set = std::getenv(variable);
+    std::string settings = set == nullptr ? "" : set;
+    constexpr std::string_view kKey = "faults=";
+    const size_t key = settings.find(kKey);
+    if (key == std::string::npos) {
+      settings += (settings.empty() ? "" : " ") + std::string(kKey) + fault;
+    } else {
+      settings.insert(key + kKey.size(), fault + ",");
+    }
+    setenv(variable, settings.c_str(), /*overwrite=*/1);
+  }
+}
+
 std::string marshalling_of(std::string_view kernel) {
   // docs/emulator.md lists the replacement of each library.
   if (!kernel.starts_with("cublaslt.") && !kernel.starts_with("rocblas.") &&

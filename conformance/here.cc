@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "conformance/catalogue.h"
+#include "conformance/emulated_libraries.h"
 #include "conformance/harness.h"
 #include "conformance/levels.h"
 #include "conformance/session.h"
@@ -44,9 +45,11 @@ bool run_case(const Environment& environment, const Case& each) {
 
 }  // namespace
 
-int run_here(const RunSettings& settings, const std::vector<std::string>& ids, bool fail_fast) {
+int run_here(const RunSettings& settings, const std::vector<std::string>& ids, bool fail_fast,
+             const std::string& fault) {
   // Load the plugin by its path, where a debugger looks for symbols.
   setenv("KEEL_PLUGINS_BY_PATH", "1", /*overwrite=*/1);
+  if (!fault.empty()) add_emulated_fault(fault);
   auto& environment = *new Environment;  // leaked: plugin threads may still access it
   environment.seed = settings.seed;
   std::string error;
@@ -65,22 +68,29 @@ int run_here(const RunSettings& settings, const std::vector<std::string>& ids, b
   uint32_t run = 0;
   uint32_t failed = 0;
   uint32_t others = 0;
+  uint32_t faulty = 0;
   for (const std::string& id : ids) {
     const Case* const found = index.find(id);
     if (is_on_tables(id) != on_tables || found == nullptr) {
       ++others;
+    } else if (found->fault != fault) {
+      ++faulty;
     } else if (!fail_fast || failed == 0) {
       ++run;
       failed += run_case(environment, *found) ? 1 : 0;
     }
   }
   fmt::print("{} of {} cases failed; nothing is certified by cases in one process\n", failed, run);
-  if (run + others < ids.size()) fmt::print("stopped at the first failure\n");
+  if (run + others + faulty < ids.size()) fmt::print("stopped at the first failure\n");
   if (others != 0) {
     fmt::print(
         "{} cases {} are left out: a process loads a plugin one way; give them alone by "
         "--filter\n",
         others, on_tables ? "through Keel" : "on the plugin's tables");
+  }
+  if (faulty != 0) {
+    fmt::print("{} cases in which the library fails are left out: give one alone by --filter\n",
+               faulty);
   }
   std::fflush(stdout);
   if (on_tables) {

@@ -16,7 +16,9 @@ namespace keel::conformance {
 // so either cases through Keel or cases on the tables run: the kind of the first id wins, and the
 // ids of the other kind are counted. Without ids the plugin is loaded, and no case runs: for a
 // plugin with which no worker starts.
-int run_here(const RunSettings& settings, const std::vector<std::string>& ids, bool fail_fast);
+// |fault|: see Case; cases with another one are left out as well.
+int run_here(const RunSettings& settings, const std::vector<std::string>& ids, bool fail_fast,
+             const std::string& fault);
 // Starts gdb on this program with |arguments|, which include --gdb. Returns only on failure.
 int start_debugger(const std::vector<std::string>& arguments);
 

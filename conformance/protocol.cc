@@ -24,7 +24,8 @@ std::string to_text(const WorkerRequest& request) {
                                {"timeout_seconds", request.timeout_seconds},
                                {"traced", request.traced},
                                {"end", request.end.time_since_epoch().count()},
-                               {"cases", request.cases}};
+                               {"cases", request.cases},
+                               {"fault", request.fault}};
   return json.dump();
 }
 
@@ -50,6 +51,7 @@ bool from_text(const std::string& text, WorkerRequest* out_request) {
     for (const JsonValue& each : root.at("cases").elements()) {
       out_request->cases.push_back(each.text());
     }
+    out_request->fault = root.at("fault").text();
     return true;
   } catch (const JsonError&) {
     return false;

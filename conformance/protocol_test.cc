@@ -21,6 +21,7 @@ TEST(Protocol, RequestsAreReadBack) {
   request.traced = true;
   request.end = std::chrono::steady_clock::now();
   request.cases = {"core/a", "ops/b"};
+  request.fault = "lose:copy@2";
   WorkerRequest read;
   ASSERT_TRUE(from_text(to_text(request), &read));
   EXPECT_EQ(read.choice.backend, "cpu");
@@ -35,6 +36,7 @@ TEST(Protocol, RequestsAreReadBack) {
   EXPECT_TRUE(read.traced);
   EXPECT_EQ(read.end, request.end);
   EXPECT_EQ(read.cases, request.cases);
+  EXPECT_EQ(read.fault, request.fault);
 }
 
 TEST(Protocol, AnswersAreReadBack) {

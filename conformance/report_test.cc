@@ -213,8 +213,10 @@ TEST(Certificate, SaysHowWorkWasMadeToFail) {
     return certificate.failures;
   };
   const CaseResult injected = {"async/tables/failure/sticks", Outcome::kPass, 0, ""};
+  const CaseResult library = {"async/tables/failure/library/copy_fails", Outcome::kPass, 0, ""};
   const CaseResult real = {"async/tables/failure/alone/unmapped_address", Outcome::kPass, 0, ""};
   EXPECT_EQ(failures_with({injected}), "injected");
+  EXPECT_EQ(failures_with({library}), "injected");
   EXPECT_EQ(failures_with({real}), "real");
   EXPECT_EQ(failures_with({real, injected}), "real and injected");
   EXPECT_EQ(failures_with({{injected.id, Outcome::kUnsupported, 0, ""}}), "untested");

@@ -35,11 +35,12 @@ constexpr size_t kBatch = 512;
 constexpr size_t kSmallestBatch = 64;
 
 WorkerRequest make_request(const RunSettings& settings, std::vector<std::string> cases,
-                           Clock::time_point end, bool traced) {
+                           Clock::time_point end, bool traced, std::string fault = {}) {
   std::random_device random;
   const uint64_t token = uint64_t{random()} << 32 | random();
   return {settings.choice,          settings.path, token, settings.seed,
-          settings.timeout_seconds, traced,        end,   std::move(cases)};
+          settings.timeout_seconds, traced,        end,   std::move(cases),
+          std::move(fault)};
 }
 
 Clock::time_point case_deadline(const RunSettings& settings) {
@@ -144,7 +145,7 @@ BatchRunner::BatchEnd BatchRunner::run_batch(const std::vector<std::string>& ids
   using Type = WorkerAnswer::Type;
   BatchEnd end;
   std::optional<Where> place;
-  WorkerProcess worker(make_request(settings_, ids, end_, traced));
+  WorkerProcess worker(make_request(settings_, ids, end_, traced, cases_.find(ids[0])->fault));
   try {
     while (true) {
       const WorkerAnswer answer = next(worker, case_deadline(settings_));

@@ -260,7 +260,7 @@ int run_session(const SessionOptions& options, Report* out_report) {
   if (options.here && !found.error.empty()) {
     fmt::print(stderr, "keel conform: a worker did not load the plugin: {}\n", found.error);
     leftovers.end();  // before the plugin runs here, which may end this process
-    return run_here(report.settings, {}, options.fail_fast);
+    return run_here(report.settings, {}, options.fail_fast, /*fault=*/"");
   }
   Waivers waivers;
   const std::string& backend =
@@ -285,7 +285,9 @@ int run_session(const SessionOptions& options, Report* out_report) {
     report.settings.path = report.target.path;
     if (options.here) {
       leftovers.end();
-      return run_here(report.settings, plan.ids, options.fail_fast);
+      const std::string& first = found.cases->find(plan.ids.front())->fault;
+      return run_here(report.settings, plan.ids, options.fail_fast,
+                      plan.ids.size() == 1 ? first : std::string());
     }
     if (report.settings.jobs == 0) report.settings.jobs = default_jobs(found);
     if (!sha256_of_file(report.target.path, &report.plugin_sha256, &error)) {

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "conformance/catalogue.h"
+#include "conformance/emulated_libraries.h"
 #include "conformance/kernel_binaries.h"
 #include "conformance/levels.h"
 #include "conformance/observation.h"
@@ -93,6 +94,7 @@ int worker_main() {
     writer.write(error_text(error, /*usage=*/true));
     return 1;
   }
+  if (!request.fault.empty()) add_emulated_fault(request.fault);
   const bool on_tables = !request.cases.empty() && is_on_tables(request.cases.front());
   if (on_tables ? !start_on_tables(request.choice, request.path, request.timeout_seconds,
                                    &environment, &error)

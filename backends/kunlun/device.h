@@ -54,6 +54,8 @@ class Device {
     });
     return entered == KEEL_OK ? status : entered;
   }
+  // KEEL_DEVICE_LOST once a call has reported that; else KEEL_OK.
+  keel_status state() const { return is_lost() ? say_lost() : keel_status{KEEL_OK}; }
   // Converts |result| of |name|, and records a loss.
   keel_status check(const char* name, int result);
 

@@ -31,13 +31,18 @@ keel_status Event::record(const Stream& stream) {
   return KEEL_OK;
 }
 
+// An event may be over before its device is lost, which the waiter does not see.
 keel_status Event::query() {
+  const keel_status state = device_.state();
+  if (state != KEEL_OK) return state;
   int result = xre::kSuccess;
   if (!waiter_->query(number_, &result)) return KEEL_NOT_READY;
   return device_.check("xpu_event_wait", result);
 }
 
 keel_status Event::wait(int64_t timeout_ns) {
+  const keel_status state = device_.state();
+  if (state != KEEL_OK) return state;
   int result = xre::kSuccess;
   if (!waiter_->wait(number_, timeout_ns, &result)) return KEEL_TIMED_OUT;
   return device_.check("xpu_event_wait", result);
