@@ -99,7 +99,7 @@ Status HostExecutor::leave_item(WaitContext& wait_context) {
   if (!is_over_) {
     context_.yield_to_urgent();
   } else if (options_.is_timed) {
-    end_ = std::chrono::steady_clock::now();
+    time_ += std::chrono::steady_clock::now() - begin_;
   }
   return {};
 }

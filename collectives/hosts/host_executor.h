@@ -55,8 +55,8 @@ class HostExecutor {
   Status advance(WireWait& wait);
   bool is_over() const { return is_over_; }
   Status finish(WireWait& wait);
-  // From start() until nothing was awaited from other ranks, of a timed operation.
-  std::chrono::nanoseconds time() const { return end_ - begin_; }
+  // The sum over all timed operations, each from start() until nothing is awaited from other ranks.
+  std::chrono::nanoseconds time() const { return time_; }
   // Requires failed wires. Waits until neither wires nor copies touch the caller's memory.
   void settle();
 
@@ -138,7 +138,7 @@ class HostExecutor {
   Item item_;
   bool is_over_ = true;
   std::chrono::steady_clock::time_point begin_;
-  std::chrono::steady_clock::time_point end_;
+  std::chrono::nanoseconds time_{};
   std::array<Slot, HostBuffers::kDepth> slots_;
   std::vector<const void*> sources_;
   std::vector<double> factors_;

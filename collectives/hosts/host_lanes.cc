@@ -227,40 +227,45 @@ HostLanes::Part HostLanes::part_of(const Request& request, uint64_t begin, uint6
   return part;
 }
 
-// A long one goes in parts: while one is between the hosts, the ranks of each host sum the next one
-// and gather the one before.
+template <typename InFlight, typename Prepare, typename Start, typename Conclude>
+Status HostLanes::overlap(uint64_t parts, WireWait& wait, Prepare prepare, Start start,
+                          Conclude conclude) {
+  std::array<InFlight, 2> in_flight;
+  for (uint64_t i = 0; i <= parts; ++i) {
+    InFlight& next = in_flight[i % 2];
+    if (i < parts) KEEL_RETURN_IF_ERROR(prepare(i, &next));
+    if (i > 0 && !lane_.empty()) KEEL_RETURN_IF_ERROR(executor_.finish(wait));
+    if (i < parts) KEEL_RETURN_IF_ERROR(start(i, &next));
+    if (i > 0) KEEL_RETURN_IF_ERROR(conclude(in_flight[(i - 1) % 2], /*is_last=*/i == parts));
+  }
+  return {};
+}
+
+// While a part of a long one is between the hosts, the ranks of each host sum the next one and
+// gather the one before.
 Status HostLanes::all_reduce(const Request& request, WireWait& wait) {
   const uint64_t element = request.element();
   const uint64_t most = std::max<uint64_t>(1, kChunks * scratch_.window_bytes() * size_ / element);
   const uint64_t parts = std::max<uint64_t>(1, (request.count + most - 1) / most);
   const bool is_noted = meter_.notes(request.count * element) && !is_stepped(request.algorithm);
-  std::array<Part, 2> in_flight;
-  uint64_t carried = 0;  // bytes between the hosts, and their time
-  std::chrono::nanoseconds time{};
-  for (uint64_t i = 0; i <= parts; ++i) {
-    Part* const next = i < parts ? &in_flight[i % 2] : nullptr;
-    Part* const last = i > 0 ? &in_flight[(i - 1) % 2] : nullptr;
-    if (next != nullptr) {
-      const uint64_t begin = i * most;
-      *next = part_of(request, begin, std::min(most, request.count - begin));
-      KEEL_RETURN_IF_ERROR(i == 0 ? run_inside(next->scatter, wait.context())
-                                  : run_beside(next->scatter, wait));
-    }
-    if (last != nullptr && !lane_.empty()) {
-      KEEL_RETURN_IF_ERROR(executor_.finish(wait));
-      carried += last->between.count * element;
-      if (is_noted) time += executor_.time();
-    }
-    if (next != nullptr) {
-      KEEL_RETURN_IF_ERROR(start_between(request, next->between, {group_.world(), is_noted}, wait));
-    }
-    if (last != nullptr) {
-      KEEL_RETURN_IF_ERROR(next == nullptr ? gather_inside(last->gather, wait)
-                                           : run_beside(last->gather, wait));
-    }
-  }
+  const std::chrono::nanoseconds before = executor_.time();
+  uint64_t carried = 0;  // bytes between the hosts
+  KEEL_RETURN_IF_ERROR(overlap<Part>(
+      parts, wait,
+      [&](uint64_t i, Part* part) {
+        const uint64_t begin = i * most;
+        *part = part_of(request, begin, std::min(most, request.count - begin));
+        return i == 0 ? run_inside(part->scatter, wait.context()) : run_beside(part->scatter, wait);
+      },
+      [&](uint64_t, Part* part) {
+        carried += part->between.count * element;
+        return start_between(request, part->between, {group_.world(), is_noted}, wait);
+      },
+      [&](Part& part, bool is_last) {
+        return is_last ? gather_inside(part.gather, wait) : run_beside(part.gather, wait);
+      }));
   if (!is_noted) return {};
-  meter_.note(carried, time.count());
+  meter_.note(carried, (executor_.time() - before).count());
   return meter_.is_due() ? agree_on_shares(wait) : Status();
 }
 
@@ -269,20 +274,21 @@ Status HostLanes::all_reduce(const Request& request, WireWait& wait) {
 Status HostLanes::all_gather(const Request& request, WireWait& wait) {
   const uint64_t round = round_of(request, request.count);
   const uint64_t parts = std::max<uint64_t>(1, (request.count + round - 1) / round) * passes_;
-  std::array<Blocks, 2> in_flight;
-  for (uint64_t i = 0; i <= parts; ++i) {
-    Blocks* const next = i < parts ? &in_flight[i % 2] : nullptr;
-    Blocks* const last = i > 0 ? &in_flight[(i - 1) % 2] : nullptr;
-    if (last != nullptr && !lane_.empty()) KEEL_RETURN_IF_ERROR(executor_.finish(wait));
-    if (next != nullptr) {
-      const uint64_t begin = i / passes_ * round;
-      *next = {{begin, std::min(round, request.count - begin)}, i % passes_, request};
-      KEEL_RETURN_IF_ERROR(start_gather(next, i == 0, wait));
-    }
-    if (i == 0) KEEL_RETURN_IF_ERROR(gather_own_host(request, parts > 1, wait));
-    if (last != nullptr) KEEL_RETURN_IF_ERROR(gather_blocks(request, *last, next != nullptr, wait));
-  }
-  return {};
+  return overlap<Blocks>(
+      parts, wait,
+      [&](uint64_t i, Blocks* blocks) {
+        const uint64_t begin = i / passes_ * round;
+        *blocks = {{begin, std::min(round, request.count - begin)}, i % passes_, request};
+        prepare_gather(blocks, /*is_own_new=*/i == 0);
+        return Status();
+      },
+      [&](uint64_t i, Blocks* blocks) {
+        KEEL_RETURN_IF_ERROR(start_between(blocks->between, blocks->between, {}, wait));
+        return i == 0 ? gather_own_host(request, parts > 1, wait) : Status();
+      },
+      [&](const Blocks& blocks, bool is_last) {
+        return gather_blocks(request, blocks, !is_last, wait);
+      });
 }
 
 Piece HostLanes::Blocks::of(const uint32_t* rank) const {
@@ -290,7 +296,7 @@ Piece HostLanes::Blocks::of(const uint32_t* rank) const {
   return {*rank * between.count + range.offset, range.count};
 }
 
-Status HostLanes::start_gather(Blocks* blocks, bool is_own_new, WireWait& wait) {
+void HostLanes::prepare_gather(Blocks* blocks, bool is_own_new) {
   Request& between = blocks->between;
   for (const std::vector<uint32_t>& host : group_.hosts()) {
     between.receive_pieces.push_back(blocks->of(owner(host, group_.local_rank(), blocks->pass)));
@@ -302,7 +308,6 @@ Status HostLanes::start_gather(Blocks* blocks, bool is_own_new, WireWait& wait) 
     between.send = at(between.receive, offset * between.element());
   }
   between.collective = KEEL_ALL_GATHER_V;
-  return start_between(between, between, {}, wait);
 }
 
 Status HostLanes::gather_own_host(const Request& request, bool is_long, WireWait& wait) {
@@ -352,25 +357,19 @@ Status HostLanes::reduce_scatter(const Request& request, WireWait& wait) {
   // The sums for each host, and those for a rank without a lane.
   const uint64_t part_bytes = (passes_ > 1 ? hosts + 1 : hosts) * round * element;
   KEEL_RETURN_IF_ERROR(scratch_.reserve(std::min<uint64_t>(parts, 2) * part_bytes));
-  std::array<Sums, 2> in_flight;
-  for (uint64_t i = 0; i <= parts; ++i) {
-    Sums* const next = i < parts ? &in_flight[i % 2] : nullptr;
-    Sums* const last = i > 0 ? &in_flight[(i - 1) % 2] : nullptr;
-    if (next != nullptr) {
-      const uint64_t begin = i / passes_ * round;
-      next->range = {begin, std::min(round, longest - begin)};
-      next->pass = i % passes_;
-      next->memory = scratch_.data() + i % 2 * part_bytes;
-      KEEL_RETURN_IF_ERROR(sum_inside(request, i == 0, next, wait));
-    }
-    if (last != nullptr && !lane_.empty()) KEEL_RETURN_IF_ERROR(executor_.finish(wait));
-    if (next != nullptr) {
-      KEEL_RETURN_IF_ERROR(
-          start_between(request, next->between, {.divisor = group_.world()}, wait));
-    }
-    if (last != nullptr) KEEL_RETURN_IF_ERROR(hand_over(request, *last, wait));
-  }
-  return {};
+  return overlap<Sums>(
+      parts, wait,
+      [&](uint64_t i, Sums* sums) {
+        const uint64_t begin = i / passes_ * round;
+        sums->range = {begin, std::min(round, longest - begin)};
+        sums->pass = i % passes_;
+        sums->memory = scratch_.data() + i % 2 * part_bytes;
+        return sum_inside(request, /*is_first=*/i == 0, sums, wait);
+      },
+      [&](uint64_t, Sums* sums) {
+        return start_between(request, sums->between, {.divisor = group_.world()}, wait);
+      },
+      [&](const Sums& sums, bool) { return hand_over(request, sums, wait); });
 }
 
 Piece HostLanes::piece_of(const Request& request, const Sums& sums, const uint32_t* rank) const {

@@ -60,8 +60,9 @@ class HostLanes {
     // Those of |rank|'s block, in the result; none for NULL.
     Piece of(const uint32_t* rank) const;
   };
-  // |is_own_new|: this rank's block is in its send buffer alone.
-  Status start_gather(Blocks* blocks, bool is_own_new, WireWait& wait);
+  // Makes |blocks|'s operation between the hosts. |is_own_new|: this rank's block is in its send
+  // buffer alone.
+  void prepare_gather(Blocks* blocks, bool is_own_new);
   Status gather_own_host(const Request& request, bool is_long, WireWait& wait);
   // The ranks of this host gather those of the others from the ranks of the lanes.
   Status gather_blocks(const Request& request, const Blocks& blocks, bool is_beside,
@@ -83,6 +84,11 @@ class HostLanes {
   Status hand_over(const Request& request, const Sums& sums, WireWait& wait);
   Status broadcast(const Request& request, WireWait& wait);
   Status barrier(const Request& request, WireWait& wait);
+  // Runs |parts| parts of an operation, two in flight: while one is between the hosts, the next is
+  // prepared and the one before concluded. prepare(index, InFlight*), start(index, InFlight*),
+  // which sends the part between the hosts, and conclude(InFlight&, is_last) return a Status.
+  template <typename InFlight, typename Prepare, typename Start, typename Conclude>
+  Status overlap(uint64_t parts, WireWait& wait, Prepare prepare, Start start, Conclude conclude);
   // Runs |part| among the ranks of the host, or among those of the lane, if this rank has one.
   Status run_inside(Request& part, WaitContext& wait_context);
   // The last part of an operation, among the ranks of the host.
