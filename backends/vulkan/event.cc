@@ -57,18 +57,20 @@ keel_status Event::query() const {
     if (!lock.owns_lock()) return KEEL_NOT_READY;
     if (!is_submitted() && !link_->stream->submit_if_dry()) return KEEL_NOT_READY;
   }
-  return failure_ != KEEL_OK ? failure_ : completion_.queue->query(completion_.value);
+  const keel_status failed = failure();
+  return failed != KEEL_OK ? failed : completion_.queue->query(completion_.value);
 }
 
 keel_status Event::wait(int64_t timeout_ns) const {
   submit();
-  return failure_ != KEEL_OK ? failure_ : completion_.queue->wait(completion_.value, timeout_ns);
+  const keel_status failed = failure();
+  return failed != KEEL_OK ? failed : completion_.queue->wait(completion_.value, timeout_ns);
 }
 
 keel_status Event::notify(keel_notify_fn fn, void* user) const {
   submit();
-  if (failure_ != KEEL_OK) {
-    fn(user, failure_);
+  if (const keel_status failed = failure(); failed != KEEL_OK) {
+    fn(user, failed);
   } else {
     completion_.queue->notify(completion_.value, fn, user);
   }

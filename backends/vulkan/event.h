@@ -49,7 +49,7 @@ class Event {
   keel_status elapsed_since(const Event& start, uint64_t* out_nanoseconds) const;
 
   TimelineValue completion() const { return completion_; }
-  keel_status failure() const { return failure_; }
+  keel_status failure() const { return device_.lost() ? keel_status{KEEL_DEVICE_LOST} : failure_; }
   VkQueryPool timestamp() const { return timestamp_; }  // VK_NULL_HANDLE without timing
 
  private:

@@ -10,6 +10,8 @@ namespace keel::vulkan {
 keel_status Instance::create(const keel_instance_settings* settings,
                              std::unique_ptr<Instance>* out_instance) {
   std::unique_ptr<Instance> instance(new Instance());
+  const char* const folder = secure_getenv("KEEL_VULKAN_LIBRARY_FOLDER");
+  if (folder != nullptr) instance->library_folder_ = folder;
   const uint32_t count = settings == nullptr ? 0 : settings->count;
   for (uint32_t i = 0; i < count; ++i) {
     const std::string key = settings->keys[i];

@@ -19,9 +19,9 @@
 //   device in pipelines.h; the ops_*.cc files record the dispatches. User kernels are
 //   SPIR-V too (module.h), with addresses as push constants and no descriptors.
 //
-// Settings: "library_folder", the folder of libvulkan.so.1; "matmul_kernel": auto, shared (tiles in
-// shared memory, for GPUs) or texel (for CPU drivers). The environment's KEEL_VULKAN_DEVICE
-// restricts the devices to those with that text in their name.
+// Settings: "library_folder", the folder of libvulkan.so.1; default KEEL_VULKAN_LIBRARY_FOLDER.
+// "matmul_kernel": auto, shared (tiles in shared memory, for GPUs) or texel (for CPU drivers). The
+// environment's KEEL_VULKAN_DEVICE restricts the devices to those with that text in their name.
 //
 // Not offered: managed memory, export, peer copies, native gates, wrapped streams, stream
 // priorities (queues have priorities only from creation).

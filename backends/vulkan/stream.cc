@@ -69,6 +69,12 @@ keel_status Stream::fail(keel_status status) {
   return status;
 }
 
+keel_status Stream::state() {
+  if (!device_.lost()) return failure_;
+  fail(KEEL_DEVICE_LOST);
+  return kit::fail(KEEL_DEVICE_LOST, "the device is lost");
+}
+
 void Stream::settle_events(keel_status failure) {
   for (Event* event : open_events_) event->set(depends_[queue_.index()], failure);
   open_events_.clear();
@@ -129,7 +135,7 @@ void Stream::barrier(bool to_host) {
 }
 
 keel_status Stream::begin_command() {
-  if (failure_ != KEEL_OK) return failure_;
+  if (const keel_status failed = state(); failed != KEEL_OK) return failed;
   if (open_ != VK_NULL_HANDLE) {
     if (needs_barrier_) barrier(/*to_host=*/false);
     return KEEL_OK;
@@ -160,7 +166,7 @@ keel_status Stream::end_command() {
 }
 
 keel_status Stream::flush() {
-  if (failure_ != KEEL_OK) return failure_;
+  if (const keel_status failed = state(); failed != KEEL_OK) return failed;
   if (open_ == VK_NULL_HANDLE && unsubmitted_waits_ == 0) return KEEL_OK;
   if (open_ != VK_NULL_HANDLE) {
     barrier(/*to_host=*/true);
@@ -189,7 +195,7 @@ keel_status Stream::flush() {
 }
 
 keel_status Stream::idle() {
-  if (failure_ != KEEL_OK) return failure_;
+  if (const keel_status failed = state(); failed != KEEL_OK) return failed;
   if (open_ != VK_NULL_HANDLE) return KEEL_NOT_READY;
   for (const TimelineValue& completion : depends_) {
     if (completion.queue == nullptr) continue;
@@ -214,10 +220,10 @@ keel_status Stream::wait_idle(int64_t timeout_ns) {
 keel_status Stream::record(Event& event) {
   const std::lock_guard lock(link_->mutex);
   if (event.timestamp() != VK_NULL_HANDLE && failure_ == KEEL_OK) return record_time(event);
-  // The event reports the failure: recording on a failed stream is no error.
+  // The event reports the failure: recording on a failed stream is no error, unless all is lost.
   const keel_status status = flush();
   event.set(depends_[queue_.index()], status);
-  return KEEL_OK;
+  return status == KEEL_DEVICE_LOST ? status : keel_status{KEEL_OK};
 }
 
 keel_status Stream::record_time(Event& event) {
@@ -228,7 +234,7 @@ keel_status Stream::record_time(Event& event) {
   keel_status status = begin_command();
   if (status != KEEL_OK) {
     event.set(depends_[queue_.index()], status);
-    return KEEL_OK;
+    return status == KEEL_DEVICE_LOST ? status : keel_status{KEEL_OK};
   }
   const DeviceFunctions& vk = device_.functions();
   vk.CmdResetQueryPool(open_, event.timestamp(), 0, 1);
@@ -247,7 +253,7 @@ keel_status Stream::wait_event(const Event& event) {
   // Called without this stream's lock: two streams may wait for each other's events at once.
   event.submit();
   const std::lock_guard lock(link_->mutex);
-  if (failure_ != KEEL_OK) return failure_;
+  if (const keel_status failed = state(); failed != KEEL_OK) return failed;
   if (event.failure() != KEEL_OK) {
     fail(event.failure());
     return KEEL_OK;  // the stream's next wait reports it, like any failure of its work
@@ -290,7 +296,7 @@ keel_status Stream::dispatch(const KernelCall& call) {
 
 keel_status Stream::run(PipelineKey key, const void* arguments, uint32_t argument_bytes,
                         uint32_t groups_x, uint32_t groups_y, const Texels* texels) {
-  if (groups_x == 0 || groups_y == 0) return failure_;
+  if (groups_x == 0 || groups_y == 0) return state();
   VkPipeline pipeline = VK_NULL_HANDLE;
   keel_status status = device_.pipelines().get(key, &pipeline);
   if (status == KEEL_OK) status = begin_command();
@@ -340,7 +346,7 @@ void Stream::push_texels(const Texels& texels) {
 keel_status Stream::copy(keel_copy_kind kind, void* destination, const void* source,
                          uint64_t size) {
   const std::lock_guard lock(link_->mutex);
-  if (failure_ != KEEL_OK) return failure_;
+  if (const keel_status failed = state(); failed != KEEL_OK) return failed;
   const Memory& memory = device_.memory();
   BufferByte to;
   BufferByte from;
@@ -438,7 +444,7 @@ keel_status Stream::fill(void* destination, const void* pattern, uint32_t patter
 
 keel_status Stream::fill_locked(void* destination, const void* pattern, uint32_t pattern_size,
                                 uint64_t size) {
-  if (failure_ != KEEL_OK) return failure_;
+  if (const keel_status failed = state(); failed != KEEL_OK) return failed;
   BufferByte to;
   if (!device_.memory().find_device(destination, size, &to)) {
     return kit::fail(KEEL_INVALID_ARGUMENT, "fill: %p is no memory of this device", destination);

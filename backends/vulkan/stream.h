@@ -95,6 +95,8 @@ class Stream {
 
   // Makes a failure of the stream's own work permanent.
   keel_status fail(keel_status status);
+  // The failure of the stream, or the loss of the device, which also ends the stream.
+  keel_status state();
   // Opens a command buffer if none is open, and adds the barrier behind earlier commands.
   keel_status begin_command();
   // Ends a command; submits a full batch.
