@@ -33,8 +33,8 @@ struct Case {
   // Run the case in its own worker process, because the case leaves the device, or the library
   // under it, unusable.
   bool alone = false;
-  // A fault of the emulated chip (docs/emulator.md) for that process, with which the vendor's
-  // library fails; empty: none. The case runs alone.
+  // With which the vendor's library fails in that process (library_faults.h); empty: none. Such a
+  // case runs alone.
   std::string fault = {};
 };
 

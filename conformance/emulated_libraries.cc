@@ -35,15 +35,23 @@ bool uses_emulated_libraries(const std::string& plugin) {
          folder.parent_path().parent_path().filename() == "keel";
 }
 
-bool use_emulated_libraries(std::string* error) {
+fs::path keel_folder() {
   Dl_info info = {};
   if (dladdr(dlsym(RTLD_DEFAULT, "keel_version"), &info) == 0 || info.dli_fname == nullptr) {
+    return "";
+  }
+  std::error_code failure;
+  return fs::canonical(info.dli_fname, failure).parent_path() / "keel";
+}
+
+bool use_emulated_libraries(std::string* error) {
+  const fs::path beside = keel_folder();
+  if (beside.empty()) {
     *error = "libkeel's folder is not known";
     return false;
   }
   std::error_code failure;
-  const fs::path folder =
-      fs::canonical(info.dli_fname, failure).parent_path() / "keel" / "emulated";
+  const fs::path folder = beside / "emulated";
   bool found = false;
   for (fs::directory_iterator each(folder, failure); each != fs::directory_iterator();
        each.increment(failure)) {
@@ -52,24 +60,6 @@ bool use_emulated_libraries(std::string* error) {
   }
   if (!found) *error = "there are no emulated libraries in " + folder.string();
   return found;
-}
-
-void add_emulated_fault(const std::string& fault) {
-  // One variable for each chip's driver.
-  for (const char* const variable :
-       {"KEEL_EMULATED_ASCEND", "KEEL_EMULATED_CUDA", "KEEL_EMULATED_HIP",
-        "KEEL_EMULATED_LEVEL_ZERO", "KEEL_EMULATED_XRE"}) {
-    const char* const set = std::getenv(variable);
-    std::string settings = set == nullptr ? "" : set;
-    constexpr std::string_view kKey = "faults=";
-    const size_t key = settings.find(kKey);
-    if (key == std::string::npos) {
-      settings += (settings.empty() ? "" : " ") + std::string(kKey) + fault;
-    } else {
-      settings.insert(key + kKey.size(), fault + ",");
-    }
-    setenv(variable, settings.c_str(), /*overwrite=*/1);
-  }
 }
 
 std::string marshalling_of(std::string_view kernel) {

@@ -2,19 +2,20 @@
 #ifndef KEEL_CONFORMANCE_EMULATED_LIBRARIES_H_
 #define KEEL_CONFORMANCE_EMULATED_LIBRARIES_H_
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 
 namespace keel::conformance {
+
+// Returns the folder keel beside libkeel; empty if it is not known.
+std::filesystem::path keel_folder();
 
 // Makes plugins load the emulated chip's vendor libraries, installed in keel/emulated beside
 // libkeel, a folder per plugin: sets KEEL_<PLUGIN>_LIBRARY_FOLDER for this process and its
 // children. Call it before Keel is initialized and before other threads start. Returns false, with
 // a sentence in |error|, if the libraries are not installed.
 bool use_emulated_libraries(std::string* error);
-// Gives the emulated chips of this process |fault| (docs/emulator.md), beside those that a user set.
-// Call it before a plugin loads its libraries.
-void add_emulated_fault(const std::string& fault);
 // Returns whether KEEL_<PLUGIN>_LIBRARY_FOLDER, set by this process or by a user, directs |plugin|
 // to the emulated libraries.
 bool uses_emulated_libraries(const std::string& plugin);

@@ -10,9 +10,9 @@
 #include <cstring>
 
 #include "conformance/catalogue.h"
-#include "conformance/emulated_libraries.h"
 #include "conformance/harness.h"
 #include "conformance/levels.h"
+#include "conformance/library_faults.h"
 #include "conformance/session.h"
 #include "conformance/validated_body.h"
 
@@ -49,7 +49,7 @@ int run_here(const RunSettings& settings, const std::vector<std::string>& ids, b
              const std::string& fault) {
   // Load the plugin by its path, where a debugger looks for symbols.
   setenv("KEEL_PLUGINS_BY_PATH", "1", /*overwrite=*/1);
-  if (!fault.empty()) add_emulated_fault(fault);
+  if (!fault.empty()) add_library_fault(fault);
   auto& environment = *new Environment;  // leaked: plugin threads may still access it
   environment.seed = settings.seed;
   std::string error;

@@ -38,7 +38,7 @@ struct WorkerRequest {
   // The worker begins no case after this time of the steady clock, which all processes share.
   std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();
   std::vector<std::string> cases;
-  std::string fault = {};  // of the emulated chip; empty: none
+  std::string fault = {};  // of the library under the plugin; empty: none
 };
 
 std::string to_text(const WorkerRequest& request);

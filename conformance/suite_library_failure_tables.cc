@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Level async, on the plugin's own tables: the vendor's library under the plugin fails. The
-// emulated chip's libraries do so on demand, each case in a process of its own.
-// suite_failure_tables.cc has what a failure is; these cases prove that the plugin's branches for
-// one lead there.
+// emulated chip's libraries do so on demand, as does a stand-in for Vulkan's loader, each case in a
+// process of its own. suite_failure_tables.cc has what a failure is; these cases prove that the
+// plugin's branches for one lead there.
 #include <fmt/format.h>
 
 #include <deque>
@@ -10,6 +10,7 @@
 
 #include "conformance/collective_script.h"
 #include "conformance/harness.h"
+#include "conformance/library_faults.h"
 #include "conformance/op_calls.h"
 #include "conformance/table_bench.h"
 #include "conformance/table_failures.h"
@@ -327,11 +328,16 @@ void collective_fails(const Context& context) {
 }  // namespace
 
 void add_library_failure_table_cases(const Environment& environment, std::vector<Case>* cases) {
-  if (!environment.emulated) return;
-  const auto add = [&](const char* id, const char* fault, uint64_t capabilities, auto body) {
-    cases->push_back({std::string("async/tables/failure/library/") + id,
-                      capabilities | KEEL_CAPABILITY_ASYNC | KEEL_CAPABILITY_PINNED, /*full=*/false,
-                      std::move(body), /*alone=*/true, fault});
+  const std::string library = failing_library(environment);
+  // |fault|: with the prefix of its library; other libraries lack the case.
+  const auto add = [&](const char* id, const std::string& fault, uint64_t capabilities, auto body) {
+    if (library.empty() || !fault.starts_with(library)) return;
+    cases->push_back({id, capabilities, /*full=*/false, std::move(body), /*alone=*/true, fault});
+  };
+  const auto add_async = [&](const char* id, const std::string& fault, uint64_t capabilities,
+                             auto body) {
+    add((std::string("async/tables/failure/library/") + id).c_str(), fault,
+        capabilities | KEEL_CAPABILITY_ASYNC | KEEL_CAPABILITY_PINNED, std::move(body));
   };
   const auto fails = [](Work work) {
     return [work](const Context& context) { work_fails(context, work); };
@@ -339,18 +345,29 @@ void add_library_failure_table_cases(const Environment& environment, std::vector
   const auto is_refused = [](Work work) {
     return [work](const Context& context) { call_is_refused(context, work); };
   };
-  add("copy_fails", "fail:copy@24", 0, fails(Work::kCopy));
-  add("fill_fails", "fail:fill@24", KEEL_CAPABILITY_FILL, fails(Work::kFill));
-  add("op_fails", "fail:op@24", KEEL_CAPABILITY_OPS, fails(Work::kOp));
-  add("device_is_lost", "lose:copy@24", 0, fails(Work::kCopy));
-  add("copy_is_refused", "refuse:copy@24", 0, is_refused(Work::kCopy));
-  add("fill_is_refused", "refuse:fill@24", KEEL_CAPABILITY_FILL, is_refused(Work::kFill));
-  add("op_is_refused", "refuse:op@24", KEEL_CAPABILITY_OPS, is_refused(Work::kOp));
-  add("record_is_refused", "refuse:record@24", 0, is_refused(Work::kCopy));
-  add("memory_is_refused", "refuse:alloc@24", KEEL_CAPABILITY_FILL, memory_is_refused);
-  add("stream_is_refused", "refuse:stream@8", 0, stream_is_refused);
-  cases->push_back({"collectives/tables/library/collective_fails", KEEL_CAPABILITY_CCL,
-                    /*full=*/false, collective_fails, /*alone=*/true, "fail:ccl@4"});
+  add_async("copy_fails", "emulated:fail:copy@24", 0, fails(Work::kCopy));
+  add_async("fill_fails", "emulated:fail:fill@24", KEEL_CAPABILITY_FILL, fails(Work::kFill));
+  add_async("op_fails", "emulated:fail:op@24", KEEL_CAPABILITY_OPS, fails(Work::kOp));
+  add_async("device_is_lost", "emulated:lose:copy@24", 0, fails(Work::kCopy));
+  add_async("copy_is_refused", "emulated:refuse:copy@24", 0, is_refused(Work::kCopy));
+  add_async("fill_is_refused", "emulated:refuse:fill@24", KEEL_CAPABILITY_FILL,
+            is_refused(Work::kFill));
+  add_async("op_is_refused", "emulated:refuse:op@24", KEEL_CAPABILITY_OPS, is_refused(Work::kOp));
+  add_async("record_is_refused", "emulated:refuse:record@24", 0, is_refused(Work::kCopy));
+  add_async("memory_is_refused", "emulated:refuse:alloc@24", KEEL_CAPABILITY_FILL,
+            memory_is_refused);
+  add_async("stream_is_refused", "emulated:refuse:stream@8", 0, stream_is_refused);
+  add("collectives/tables/library/collective_fails", "emulated:fail:ccl@4", KEEL_CAPABILITY_CCL,
+      collective_fails);
+  // Work waits in batches: a submission that is refused is work that fails.
+  add_async("copy_fails", "vulkan:refuse:submit@24", 0, fails(Work::kCopy));
+  add_async("fill_fails", "vulkan:refuse:submit@24", KEEL_CAPABILITY_FILL, fails(Work::kFill));
+  add_async("op_fails", "vulkan:refuse:submit@24", KEEL_CAPABILITY_OPS, fails(Work::kOp));
+  add_async("device_is_lost", "vulkan:lose:submit@24", 0, fails(Work::kCopy));
+  add_async("device_is_lost_meanwhile", "vulkan:lose:wait@24", 0, fails(Work::kCopy));
+  add_async("memory_is_refused", "vulkan:refuse:memory@24", KEEL_CAPABILITY_FILL,
+            memory_is_refused);
+  add_async("stream_is_refused", "vulkan:refuse:pool@8", 0, stream_is_refused);
 }
 
 }  // namespace keel::conformance

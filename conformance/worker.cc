@@ -14,9 +14,9 @@
 #include <string>
 
 #include "conformance/catalogue.h"
-#include "conformance/emulated_libraries.h"
 #include "conformance/kernel_binaries.h"
 #include "conformance/levels.h"
+#include "conformance/library_faults.h"
 #include "conformance/observation.h"
 #include "conformance/protocol.h"
 #include "conformance/validated_body.h"
@@ -94,7 +94,7 @@ int worker_main() {
     writer.write(error_text(error, /*usage=*/true));
     return 1;
   }
-  if (!request.fault.empty()) add_emulated_fault(request.fault);
+  if (!request.fault.empty()) add_library_fault(request.fault);
   const bool on_tables = !request.cases.empty() && is_on_tables(request.cases.front());
   if (on_tables ? !start_on_tables(request.choice, request.path, request.timeout_seconds,
                                    &environment, &error)
