@@ -142,7 +142,8 @@ PFN_vkVoidFunction replace(Function own, Function* next, PFN_vkVoidFunction real
 
 PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char* name) {
   State& now = state();
-  const PFN_vkVoidFunction real = now.get_device(device, name);
+  const PFN_vkVoidFunction real =
+      now.get_device == nullptr ? nullptr : now.get_device(device, name);
   if (real == nullptr) return nullptr;
   now.device = device;
   const std::string_view wanted = name;
