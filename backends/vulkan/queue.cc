@@ -80,8 +80,8 @@ keel_status Queue::submit(VkCommandBuffer commands, const TimelineValue* waits, 
 }
 
 keel_status Queue::query(uint64_t value) {
-  if (device_lost_->load(std::memory_order_acquire)) return KEEL_DEVICE_LOST;
   if (reached_.load(std::memory_order_acquire) >= value) return KEEL_OK;
+  if (device_lost_->load(std::memory_order_acquire)) return KEEL_DEVICE_LOST;
   uint64_t now = 0;
   const VkResult result = vk_.GetSemaphoreCounterValue(device_, clock_, &now);
   if (result != VK_SUCCESS) return failed(result, "vkGetSemaphoreCounterValue");
@@ -92,8 +92,8 @@ keel_status Queue::query(uint64_t value) {
 }
 
 keel_status Queue::wait(uint64_t value, int64_t timeout_ns) {
-  if (device_lost_->load(std::memory_order_acquire)) return KEEL_DEVICE_LOST;
   if (reached_.load(std::memory_order_acquire) >= value) return KEEL_OK;
+  if (device_lost_->load(std::memory_order_acquire)) return KEEL_DEVICE_LOST;
   VkSemaphoreWaitInfo info = {};
   info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
   info.semaphoreCount = 1;
