@@ -41,7 +41,8 @@ fs::path keel_folder() {
     return "";
   }
   std::error_code failure;
-  return fs::canonical(info.dli_fname, failure).parent_path() / "keel";
+  const fs::path library = fs::canonical(info.dli_fname, failure);
+  return failure ? fs::path() : library.parent_path() / "keel";
 }
 
 bool use_emulated_libraries(std::string* error) {

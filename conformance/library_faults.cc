@@ -14,7 +14,9 @@ namespace {
 
 // Empty where it is not installed, as without Vulkan's headers.
 std::filesystem::path failing_vulkan_folder() {
-  const std::filesystem::path folder = keel_folder() / "failing" / "vulkan";
+  const std::filesystem::path beside = keel_folder();
+  if (beside.empty()) return "";
+  const std::filesystem::path folder = beside / "failing" / "vulkan";
   std::error_code failure;
   return std::filesystem::exists(folder / "libvulkan.so.1", failure) ? folder : "";
 }
@@ -40,7 +42,7 @@ void add_to_emulated_chips(const std::string& fault) {
 void put_before_vulkan(const std::string& fault) {
   constexpr char kFolder[] = "KEEL_VULKAN_LIBRARY_FOLDER";
   const char* const set = std::getenv(kFolder);
-  if (set != nullptr) setenv("KEEL_FAILING_VULKAN_FOLDER", set, /*overwrite=*/1);
+  if (set != nullptr && *set != '\0') setenv("KEEL_FAILING_VULKAN_FOLDER", set, /*overwrite=*/1);
   setenv(kFolder, failing_vulkan_folder().c_str(), /*overwrite=*/1);
   setenv("KEEL_FAILING_VULKAN", fault.c_str(), /*overwrite=*/1);
 }

@@ -285,9 +285,9 @@ int run_session(const SessionOptions& options, Report* out_report) {
     report.settings.path = report.target.path;
     if (options.here) {
       leftovers.end();
-      const std::string& first = found.cases->find(plan.ids.front())->fault;
+      const bool is_one = plan.ids.size() == 1;
       return run_here(report.settings, plan.ids, options.fail_fast,
-                      plan.ids.size() == 1 ? first : std::string());
+                      is_one ? found.cases->find(plan.ids[0])->fault : std::string());
     }
     if (report.settings.jobs == 0) report.settings.jobs = default_jobs(found);
     if (!sha256_of_file(report.target.path, &report.plugin_sha256, &error)) {

@@ -220,8 +220,8 @@ void of_two_streams(const Context& context) {
 // of then goes on too early.
 void waited_for(const Context& context) {
   constexpr uint64_t kBytes = 64 << 10;
-  constexpr uint32_t kWord = 0x5eed0001;
   constexpr uint32_t kStale = 0xbadbadba;
+  uint32_t word = 0x5eed0000;  // another for each attempt
   TableBench bench(context, 2);
   std::byte* const source = bench.memory(kBytes);
   std::byte* const copy = bench.memory(kBytes);
@@ -231,14 +231,14 @@ void waited_for(const Context& context) {
   bench.record(event, 0);
   bench.settle();
   bench.behind_work(0, [&] {
-    bench.fill(0, source, kWord, kBytes);
+    bench.fill(0, source, ++word, kBytes);
     bench.record(event, 0);
     bench.wait_event(1, event);
     bench.copy(1, KEEL_COPY_DEVICE_TO_DEVICE, copy, source, kBytes);
     bench.record(end, 1);  // the copy is submitted before anything else asks for |event|
   });
   bench.settle();
-  bench.check_memory(1, copy, kWord, kBytes, "a copy behind a wait for an event with a time");
+  bench.check_memory(1, copy, word, kBytes, "a copy behind a wait for an event with a time");
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ void check_lost(TableBench& bench, keel_plugin_event* event, keel_plugin_event* 
   for (uint32_t again = 0; again < 2; ++again) {
     void* pointer = nullptr;
     keel_plugin_stream* stream = nullptr;
+    keel_plugin_event* made = nullptr;
     const uint32_t word = kWord;
     lost(table->event_query(event), "event_query, again,");
     if (has_wait) lost(table->event_wait(event, wait_ns), "event_wait");
@@ -46,6 +47,7 @@ void check_lost(TableBench& bench, keel_plugin_event* event, keel_plugin_event* 
       lost(table->event_record(idle, bench.stream(i)), "stream.event_record");
     }
     lost(table->create(bench.device(), /*priority=*/0, &stream), "stream.create");
+    lost(table->event_create(bench.device(), /*flags=*/0, &made), "event_create");
     lost(plugin.plugin().memory->alloc(bench.device(), KEEL_MEMORY_DEVICE, kBytes, /*usage=*/0,
                                        &pointer),
          "memory.alloc");

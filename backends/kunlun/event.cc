@@ -49,6 +49,8 @@ keel_status Event::wait(int64_t timeout_ns) {
 }
 
 void Event::notify(keel_notify_fn fn, void* user) {
+  const keel_status state = device_.state();
+  if (state != KEEL_OK) return fn(user, state);
   waiter_->notify(number_, fn, user);
 }
 

@@ -233,6 +233,8 @@ keel_status stream_wait_gate(keel_plugin_stream* stream, keel_plugin_gate* gate)
 keel_status event_create(keel_plugin_device* device, uint32_t flags,
                          keel_plugin_event** out_event) {
   return kit::guard([&] {
+    const Status alive = object(device).alive();
+    if (!alive.ok()) return answer(alive);
     const bool timing = (flags & KEEL_EVENT_TIMING) != 0;
     *out_event = reinterpret_cast<keel_plugin_event*>(
         new TimedEvent{Event(object(device).shared_from_this()), timing});

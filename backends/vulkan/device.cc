@@ -97,6 +97,7 @@ Queue& Device::assign_queue() {
 }
 
 keel_status Device::memory_info(uint64_t* out_free, uint64_t* out_total) const {
+  if (lost()) return state();
   if (!physical_.memory_budget) {
     return kit::fail(KEEL_UNSUPPORTED, "the device lacks VK_EXT_memory_budget");
   }

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <keel/plugin_kit.hpp>
 #include <memory>
 #include <optional>
 
@@ -39,6 +40,10 @@ class Device {
   Queue& assign_queue();
 
   bool lost() const { return lost_.load(std::memory_order_acquire); }
+  // KEEL_DEVICE_LOST, with a text, once a call has found that; else KEEL_OK.
+  keel_status state() const {
+    return lost() ? kit::fail(KEEL_DEVICE_LOST, "the device is lost") : keel_status{KEEL_OK};
+  }
   // Free and total bytes of device memory, by VK_EXT_memory_budget.
   keel_status memory_info(uint64_t* out_free, uint64_t* out_total) const;
   // 0 VkDevice, 1 VkInstance, 2 VkPhysicalDevice, 3 the queue family's number.

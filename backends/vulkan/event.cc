@@ -9,6 +9,7 @@
 namespace keel::vulkan {
 
 keel_status Event::create(Device& device, uint32_t flags, std::unique_ptr<Event>* out_event) {
+  if (const keel_status lost = device.state(); lost != KEEL_OK) return lost;
   std::unique_ptr<Event> event(new Event(device));
   if ((flags & KEEL_EVENT_TIMING) != 0) {
     if (device.physical().timestamp_mask == 0) {
@@ -88,7 +89,8 @@ keel_status Event::read_ticks(uint64_t* out_ticks) const {
 keel_status Event::elapsed_since(const Event& start, uint64_t* out_nanoseconds) const {
   uint64_t begin = 0;
   uint64_t end = 0;
-  keel_status status = start.read_ticks(&begin);
+  keel_status status = device_.state();
+  if (status == KEEL_OK) status = start.read_ticks(&begin);
   if (status == KEEL_OK) status = read_ticks(&end);
   if (status != KEEL_OK) return status;
   const PhysicalDevice& physical = device_.physical();

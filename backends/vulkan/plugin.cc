@@ -113,8 +113,8 @@ keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
 keel_status memory_alloc(keel_plugin_device* device, keel_memory_kind kind, uint64_t size,
                          uint32_t /*usage*/, void** out_pointer) {
   return kit::guard([&]() -> keel_status {
-    if (object(device).lost()) return kit::fail(KEEL_DEVICE_LOST, "the device is lost");
-    return object(device).memory().allocate(kind, size, out_pointer);
+    const keel_status state = object(device).state();
+    return state != KEEL_OK ? state : object(device).memory().allocate(kind, size, out_pointer);
   });
 }
 
@@ -124,8 +124,11 @@ keel_status memory_free(keel_plugin_device* device, keel_memory_kind kind, void*
 
 keel_status memory_host_register(keel_plugin_device* device, void* pointer, uint64_t size,
                                  void** out_device_pointer) {
-  return kit::guard(
-      [&] { return object(device).memory().register_host(pointer, size, out_device_pointer); });
+  return kit::guard([&]() -> keel_status {
+    const keel_status state = object(device).state();
+    if (state != KEEL_OK) return state;
+    return object(device).memory().register_host(pointer, size, out_device_pointer);
+  });
 }
 
 keel_status memory_host_unregister(keel_plugin_device* device, void* pointer) {
@@ -162,7 +165,8 @@ keel_status kernel_load(keel_plugin_device* device, keel_binary_format format, c
                         uint64_t size, keel_plugin_module** out_module) {
   return kit::guard([&]() -> keel_status {
     std::unique_ptr<Module> module;
-    const keel_status status = Module::load(object(device), format, data, size, &module);
+    keel_status status = object(device).state();
+    if (status == KEEL_OK) status = Module::load(object(device), format, data, size, &module);
     return kit::give(status, &module, out_module);
   });
 }
@@ -201,6 +205,8 @@ keel_status op_query(keel_plugin_device* device, const keel_op_call* call,
 
 keel_status op_run(keel_plugin_stream* stream, const keel_op_call* call, void* workspace) {
   return kit::guard([&]() -> keel_status {
+    const keel_status state = object(stream).device().state();
+    if (state != KEEL_OK) return state;
     const Op* op = find_op(call->op);
     if (op == nullptr || !op->supports(object(stream).device(), *call)) {
       return kit::fail(KEEL_UNSUPPORTED, "vulkan has no kernel for this call of op %u", call->op);

@@ -33,7 +33,7 @@ Stream::Stream(Device& device, Queue& queue)
 }
 
 keel_status Stream::create(Device& device, std::unique_ptr<Stream>* out_stream) {
-  if (device.lost()) return kit::fail(KEEL_DEVICE_LOST, "the device is lost");
+  if (const keel_status lost = device.state(); lost != KEEL_OK) return lost;
   std::unique_ptr<Stream> stream(new Stream(device, device.assign_queue()));
   stream->depends_[stream->queue_.index()].queue = &stream->queue_;
   VkCommandPoolCreateInfo info = {};
@@ -72,7 +72,7 @@ keel_status Stream::fail(keel_status status) {
 keel_status Stream::state() {
   if (!device_.lost()) return failure_;
   fail(KEEL_DEVICE_LOST);
-  return kit::fail(KEEL_DEVICE_LOST, "the device is lost");
+  return device_.state();
 }
 
 void Stream::settle_events(keel_status failure) {

@@ -17,6 +17,7 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -31,13 +32,15 @@ struct Fault {
   uint64_t number = 0;
 };
 
-// Returns a fault without a number if |text| is none.
+// Returns a fault of no call if |text| is none.
 Fault parse(std::string_view text) {
   Fault fault;
   const size_t colon = text.find(':');
   const size_t at = text.find('@');
   if (colon == std::string_view::npos || at == std::string_view::npos || at < colon) return {};
-  fault.loses = text.substr(0, colon) == "lose";
+  const std::string_view action = text.substr(0, colon);
+  if (action != "lose" && action != "refuse") return {};
+  fault.loses = action == "lose";
   const std::string_view name = text.substr(colon + 1, at - colon - 1);
   for (int call = 0; call < kCalls; ++call) {
     if (kCallNames[call] == name) fault.call = static_cast<Call>(call);
@@ -59,6 +62,7 @@ struct State {
   PFN_vkQueueSubmit queue_submit = nullptr;
   PFN_vkWaitSemaphores wait_semaphores = nullptr;
   std::atomic<uint64_t> counts[kCalls] = {};
+  std::recursive_mutex submitting;
   std::atomic<bool> is_lost = false;
 };
 
@@ -67,9 +71,11 @@ State* open_state() {
   const char* const fault = std::getenv("KEEL_FAILING_VULKAN");
   if (fault != nullptr) state.fault = parse(fault);
   const char* const folder = std::getenv("KEEL_FAILING_VULKAN_FOLDER");
-  const std::string file =
-      (folder == nullptr ? std::string() : std::string(folder) + "/") + "libvulkan.so.1";
-  void* const loader = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const std::string path = folder == nullptr ? std::string() : std::string(folder) + "/";
+  void* loader = nullptr;
+  for (const char* const file : {"libvulkan.so.1", "libvulkan.so"}) {  // as the plugin does
+    if (loader == nullptr) loader = dlopen((path + file).c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
   if (loader != nullptr) {
     state.get_instance =
         reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(loader, "vkGetInstanceProcAddr"));
@@ -90,6 +96,7 @@ VkResult judge(Call call) {
   if (now.fault.call != call || number != now.fault.number) return VK_SUCCESS;
   if (!now.fault.loses) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
   // The device goes on below: nothing may run once the caller destroys what it uses.
+  const std::lock_guard lock(now.submitting);
   now.device_wait_idle(now.device);
   now.is_lost = true;
   return VK_ERROR_DEVICE_LOST;
@@ -124,6 +131,7 @@ VkResult VKAPI_CALL get_semaphore_counter_value(VkDevice device, VkSemaphore sem
 
 VkResult VKAPI_CALL queue_submit(VkQueue queue, uint32_t count, const VkSubmitInfo* submits,
                                  VkFence fence) {
+  const std::lock_guard lock(state().submitting);
   const VkResult result = judge(kSubmit);
   return result != VK_SUCCESS ? result : state().queue_submit(queue, count, submits, fence);
 }
