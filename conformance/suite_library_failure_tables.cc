@@ -330,13 +330,14 @@ void collective_fails(const Context& context) {
 void add_library_failure_table_cases(const Environment& environment, std::vector<Case>* cases) {
   const std::string library = failing_library(environment);
   // |fault|: with the prefix of its library; other libraries lack the case.
-  const auto add = [&](const char* id, const std::string& fault, uint64_t capabilities, auto body) {
+  const auto add = [&](const std::string& id, const std::string& fault, uint64_t capabilities,
+                       auto body) {
     if (library.empty() || !fault.starts_with(library)) return;
     cases->push_back({id, capabilities, /*full=*/false, std::move(body), /*alone=*/true, fault});
   };
   const auto add_async = [&](const char* id, const std::string& fault, uint64_t capabilities,
                              auto body) {
-    add((std::string("async/tables/failure/library/") + id).c_str(), fault,
+    add(std::string("async/tables/failure/library/") + id, fault,
         capabilities | KEEL_CAPABILITY_ASYNC | KEEL_CAPABILITY_PINNED, std::move(body));
   };
   const auto fails = [](Work work) {

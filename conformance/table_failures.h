@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold on the plugin's own tables once work of a device has failed.
+// Checks of the plugin's own tables once work of a device has failed.
 #ifndef KEEL_CONFORMANCE_TABLE_FAILURES_H_
 #define KEEL_CONFORMANCE_TABLE_FAILURES_H_
 

@@ -102,20 +102,23 @@ VkResult judge(Call call) {
   return VK_ERROR_DEVICE_LOST;
 }
 
+// Calls |next|, the loader's function, unless the call fails here.
+template <typename Function, typename... Arguments>
+VkResult pass_on(Call call, Function next, Arguments... arguments) {
+  const VkResult result = judge(call);
+  return result != VK_SUCCESS ? result : next(arguments...);
+}
+
 VkResult VKAPI_CALL allocate_memory(VkDevice device, const VkMemoryAllocateInfo* info,
                                     const VkAllocationCallbacks* callbacks,
                                     VkDeviceMemory* out_memory) {
-  const VkResult result = judge(kMemory);
-  return result != VK_SUCCESS ? result
-                              : state().allocate_memory(device, info, callbacks, out_memory);
+  return pass_on(kMemory, state().allocate_memory, device, info, callbacks, out_memory);
 }
 
 VkResult VKAPI_CALL create_command_pool(VkDevice device, const VkCommandPoolCreateInfo* info,
                                         const VkAllocationCallbacks* callbacks,
                                         VkCommandPool* out_pool) {
-  const VkResult result = judge(kPool);
-  return result != VK_SUCCESS ? result
-                              : state().create_command_pool(device, info, callbacks, out_pool);
+  return pass_on(kPool, state().create_command_pool, device, info, callbacks, out_pool);
 }
 
 VkResult VKAPI_CALL device_wait_idle(VkDevice device) {
@@ -124,22 +127,18 @@ VkResult VKAPI_CALL device_wait_idle(VkDevice device) {
 
 VkResult VKAPI_CALL get_semaphore_counter_value(VkDevice device, VkSemaphore semaphore,
                                                 uint64_t* out_value) {
-  const VkResult result = judge(kWait);
-  return result != VK_SUCCESS ? result
-                              : state().get_semaphore_counter_value(device, semaphore, out_value);
+  return pass_on(kWait, state().get_semaphore_counter_value, device, semaphore, out_value);
 }
 
 VkResult VKAPI_CALL queue_submit(VkQueue queue, uint32_t count, const VkSubmitInfo* submits,
                                  VkFence fence) {
   const std::lock_guard lock(state().submitting);
-  const VkResult result = judge(kSubmit);
-  return result != VK_SUCCESS ? result : state().queue_submit(queue, count, submits, fence);
+  return pass_on(kSubmit, state().queue_submit, queue, count, submits, fence);
 }
 
 VkResult VKAPI_CALL wait_semaphores(VkDevice device, const VkSemaphoreWaitInfo* info,
                                     uint64_t timeout) {
-  const VkResult result = judge(kWait);
-  return result != VK_SUCCESS ? result : state().wait_semaphores(device, info, timeout);
+  return pass_on(kWait, state().wait_semaphores, device, info, timeout);
 }
 
 template <typename Function>
