@@ -16,6 +16,7 @@
 #include "collectives/bootstrap/host_server.h"
 #include "collectives/bootstrap/message_codec.h"
 #include "collectives/bootstrap/namespaces.h"
+#include "collectives/bootstrap/processors.h"
 #include "collectives/bootstrap/tcp_id.h"
 #include "collectives/bootstrap/tcp_socket.h"
 #include "collectives/flight/flight_clock.h"
@@ -71,6 +72,23 @@ std::vector<std::vector<uint32_t>> HostTable::hosts() const {
     found[host->second].push_back(each.peer.rank);
   }
   return found;
+}
+
+std::vector<uint32_t> HostTable::on_machine_of(uint32_t rank) const {
+  std::vector<uint32_t> found;
+  for (const HostRank& each : ranks) {
+    const auto& boot = each.peer.chip.boot;
+    const bool is_known = boot != decltype(PeerChip::boot){};
+    const bool is_here = is_known && boot == ranks.at(rank).peer.chip.boot;
+    if (is_here || each.peer.rank == rank) found.push_back(each.peer.rank);
+  }
+  return found;
+}
+
+bool HostTable::is_oversubscribed(uint32_t rank) const {
+  std::vector<std::string> sets;
+  for (const uint32_t each : on_machine_of(rank)) sets.push_back(ranks[each].processors);
+  return are_oversubscribed(sets);
 }
 
 Status HostTable::check_wires() const {

@@ -38,6 +38,7 @@ struct HostRank {
   std::string address;       // of its wire port, "10.0.0.1:4711" or "[fe80::1]:4711"
   std::string facts;         // opaque to the bootstrap, up to kMaxHostFacts bytes
   std::string wire = "tcp";  // chosen_wire()
+  std::string processors;    // own_processors()
   bool operator==(const HostRank&) const = default;
   // "rank 3 (cpu:0, process 4711 on host 'b')"
   std::string name() const;
@@ -53,6 +54,12 @@ struct HostTable {
   Status check_wires() const;
   // Hosts in the order of their lowest ranks, and the ranks of each in ascending order.
   std::vector<std::vector<uint32_t>> hosts() const;
+  // The ranks on the machine of |rank|, ascending; |rank| alone if the machine is unknown. Hosts
+  // may share a machine.
+  std::vector<uint32_t> on_machine_of(uint32_t rank) const;
+  // Whether the ranks of the job on the machine of |rank| have fewer processors than there are
+  // ranks.
+  bool is_oversubscribed(uint32_t rank) const;
   // A name for the rendezvous of one host's ranks (serve_rendezvous_at): distinct for each job,
   // epoch and host.
   std::string local_name(uint32_t rank) const;

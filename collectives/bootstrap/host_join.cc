@@ -8,6 +8,7 @@
 #include "collectives/bootstrap/host_bootstrap.h"
 #include "collectives/bootstrap/host_interfaces.h"
 #include "collectives/bootstrap/host_secret.h"
+#include "collectives/bootstrap/processors.h"
 #include "collectives/bootstrap/shared_table.h"
 #include "collectives/bootstrap/tcp_dialog.h"
 #include "collectives/bootstrap/tcp_host_session.h"
@@ -35,6 +36,7 @@ class Joining {
     hello_.self.host = host_key();
     hello_.self.host_name = host_name();
     hello_.self.facts = facts;
+    hello_.self.processors = own_processors();
   }
 
   Status check() const {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "collectives/bootstrap/message_codec.h"
+#include "collectives/bootstrap/processors.h"
 #include "collectives/transports/wire_choice.h"
 
 namespace keel {
@@ -19,6 +20,7 @@ void put(MessageWriter& writer, const HostRank& rank) {
   writer.put(std::string_view(rank.address));
   writer.put(std::string_view(rank.facts));
   writer.put(std::string_view(rank.wire));
+  writer.put(std::string_view(rank.processors));
 }
 
 HostRank take_rank(MessageReader& reader) {
@@ -29,6 +31,7 @@ HostRank take_rank(MessageReader& reader) {
   rank.address = reader.take_text(kMaxAddress, "the address");
   rank.facts = reader.take_data(kMaxHostFacts, "the facts of a rank");
   rank.wire = reader.take_text(kMaxWireName, "the wire of a rank");
+  rank.processors = reader.take_data(kMaxProcessorBytes, "the processors of a rank");
   return rank;
 }
 

@@ -24,6 +24,7 @@ HostRank host_rank(uint32_t rank, const std::string& host) {
   each.host_name = "name of " + host;
   each.address = "127.0.0.1:4711";
   each.facts = std::string("\0\x7f\xff", 3);
+  each.processors = "\x03";
   return each;
 }
 
@@ -164,6 +165,20 @@ TEST(HostTableTest, HostsAreInTheOrderOfTheirLowestRanks) {
   HostTable next = table;
   ++next.epoch;
   EXPECT_NE(table.local_name(0), next.local_name(0));
+}
+
+TEST(HostTableTest, HostsOfOneMachineShareItsProcessors) {
+  HostTable table;
+  uint32_t rank = 0;
+  for (const char* host : {"a", "b", "c", "d"}) table.ranks.push_back(host_rank(rank++, host));
+  for (const uint32_t each : {0, 2, 3}) table.ranks[each].peer.chip.boot.fill(7);
+  EXPECT_EQ(table.on_machine_of(2), (std::vector<uint32_t>{0, 2, 3}));
+  EXPECT_TRUE(table.is_oversubscribed(2));  // 3 ranks on 2 processors
+  // The machine of rank 1 is unknown, and another one.
+  EXPECT_EQ(table.on_machine_of(1), std::vector<uint32_t>{1});
+  EXPECT_FALSE(table.is_oversubscribed(1));
+  table.ranks[3].processors = "\x04";
+  EXPECT_FALSE(table.is_oversubscribed(2));
 }
 
 }  // namespace

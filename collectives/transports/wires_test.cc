@@ -79,6 +79,11 @@ class Job {
   }
   WireHub& hub(uint32_t rank) { return *hubs_[rank]; }
   HostTable& table() { return table_; }
+  // To the wires opened from now on.
+  void put_on_one_machine() {
+    for (HostRank& each : table_.ranks) each.peer.chip.boot.fill(9);
+    for (const auto& hub : hubs_) hub->set_table(std::make_shared<const HostTable>(table_));
+  }
 
  private:
   const bool is_ucx_;
@@ -223,8 +228,7 @@ TEST(TcpWiresTest, PeerThatDoesNotAnswerIsAwaitedUntilTheDeadline) {
   EXPECT_EQ(code, KEEL_ABORTED);
 }
 
-TEST_P(WiresTest, MessagesOfEverySizeArriveInBothDirections) {
-  Job job(GetParam(), 2);
+void exchange_every_size(Job& job) {
   const auto low = job.open(0);
   const auto high = job.open(1);
   for (const size_t size :
@@ -258,6 +262,59 @@ TEST_P(WiresTest, MessagesOfEverySizeArriveInBothDirections) {
     EXPECT_EQ(requests[2].message_bytes(), size);
   }
   EXPECT_EQ(low->traffic().bytes_sent, high->traffic().bytes_received);
+}
+
+void exchange_pieces_and_short_messages(Job& job) {
+  const auto low = job.open(0);
+  const auto high = job.open(1);
+  std::vector<uint8_t> source = pattern(100000, 5);
+  std::vector<uint8_t> target(source.size());
+  std::vector<iovec> out;
+  std::vector<iovec> in;
+  for (size_t i = 0; i < 100; ++i) out.push_back({source.data() + i * 1000, 1000});
+  out.insert(out.begin() + 50, iovec{nullptr, 0});
+  for (size_t i = 0; i < 200; ++i) in.push_back({target.data() + i * 500, 500});
+  WireRequest send;
+  WireRequest receive;
+  send.set_pieces(out);
+  receive.set_pieces(in);
+  low->post_send(1, 2, send);
+  high->post_receive(0, 2, receive);
+  std::vector<uint32_t> numbers(500);
+  std::vector<uint32_t> got(numbers.size());
+  std::vector<WireRequest> sends(numbers.size());
+  std::vector<WireRequest> receives(numbers.size());
+  std::vector<const WireRequest*> all = {&send, &receive};
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = static_cast<uint32_t>(i * i);
+    sends[i].set_memory(&numbers[i], sizeof(uint32_t));
+    receives[i].set_memory(&got[i], sizeof(uint32_t));
+    low->post_send(1, 2, sends[i]);
+    high->post_receive(0, 2, receives[i]);
+    all.push_back(&sends[i]);
+    all.push_back(&receives[i]);
+  }
+  ASSERT_TRUE(finish({low.get(), high.get()}, all));
+  EXPECT_EQ(target, source);
+  EXPECT_EQ(got, numbers);
+}
+
+TEST_P(WiresTest, MessagesOfEverySizeArriveInBothDirections) {
+  Job job(GetParam(), 2);
+  exchange_every_size(job);
+}
+
+TEST_P(WiresTest, ScatteredMemoryIsGatheredAndManyShortMessagesKeepTheirOrder) {
+  Job job(GetParam(), 2);
+  exchange_pieces_and_short_messages(job);
+}
+
+// Messages go in short turns: TcpLane::kSmallTurnBytes.
+TEST_P(WiresTest, RanksOfOneMachineExchange) {
+  Job job(GetParam(), 2);
+  job.put_on_one_machine();
+  exchange_every_size(job);
+  exchange_pieces_and_short_messages(job);
 }
 
 // Each rank posts on all lanes to all peers, on a thread of its own that parks.
@@ -308,42 +365,6 @@ TEST_P(WiresTest, RanksOnThreadsExchangeOnAllLanes) {
     });
   }
   for (std::thread& each : threads) each.join();
-}
-
-TEST_P(WiresTest, ScatteredMemoryIsGatheredAndManyShortMessagesKeepTheirOrder) {
-  Job job(GetParam(), 2);
-  const auto low = job.open(0);
-  const auto high = job.open(1);
-  std::vector<uint8_t> source = pattern(100000, 5);
-  std::vector<uint8_t> target(source.size());
-  std::vector<iovec> out;
-  std::vector<iovec> in;
-  for (size_t i = 0; i < 100; ++i) out.push_back({source.data() + i * 1000, 1000});
-  out.insert(out.begin() + 50, iovec{nullptr, 0});
-  for (size_t i = 0; i < 200; ++i) in.push_back({target.data() + i * 500, 500});
-  WireRequest send;
-  WireRequest receive;
-  send.set_pieces(out);
-  receive.set_pieces(in);
-  low->post_send(1, 2, send);
-  high->post_receive(0, 2, receive);
-  std::vector<uint32_t> numbers(500);
-  std::vector<uint32_t> got(numbers.size());
-  std::vector<WireRequest> sends(numbers.size());
-  std::vector<WireRequest> receives(numbers.size());
-  std::vector<const WireRequest*> all = {&send, &receive};
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] = static_cast<uint32_t>(i * i);
-    sends[i].set_memory(&numbers[i], sizeof(uint32_t));
-    receives[i].set_memory(&got[i], sizeof(uint32_t));
-    low->post_send(1, 2, sends[i]);
-    high->post_receive(0, 2, receives[i]);
-    all.push_back(&sends[i]);
-    all.push_back(&receives[i]);
-  }
-  ASSERT_TRUE(finish({low.get(), high.get()}, all));
-  EXPECT_EQ(target, source);
-  EXPECT_EQ(got, numbers);
 }
 
 TEST_P(WiresTest, SteadyStateAllocatesNothing) {

@@ -14,8 +14,6 @@ namespace {
 
 constexpr size_t kMostPieces = 64;
 constexpr size_t kMostMessages = 8;  // of one sendmsg
-// Bytes of one direction before the other has its turn.
-constexpr uint64_t kTurnBytes = 4 << 20;
 
 // Appends the ranges of |pieces| from byte |skip| on, as far as they fit.
 size_t append(std::span<const iovec> pieces, uint64_t skip, iovec* out, size_t count, size_t most) {
@@ -29,6 +27,18 @@ size_t append(std::span<const iovec> pieces, uint64_t skip, iovec* out, size_t c
     skip = 0;
   }
   return count;
+}
+
+// Shortens |pieces| to |most| bytes. Returns how many are left.
+size_t cut(std::span<iovec> pieces, uint64_t most) {
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].iov_len >= most) {
+      pieces[i].iov_len = most;
+      return i + 1;
+    }
+    most -= pieces[i].iov_len;
+  }
+  return pieces.size();
 }
 
 }  // namespace
@@ -67,7 +77,7 @@ Status TcpLane::move(bool* in_out_has_moved, WireSet::Traffic* traffic) {
 
 Status TcpLane::send_some(bool* in_out_has_moved, WireSet::Traffic* traffic) {
   uint64_t turn = 0;
-  while (sends_.first != nullptr && turn < kTurnBytes) {
+  while (sends_.first != nullptr && turn < turn_bytes_) {
     std::array<FrameHeader, kMostMessages> headers;
     std::array<iovec, kMostPieces> pieces;
     size_t count = 0;
@@ -93,6 +103,7 @@ Status TcpLane::send_some(bool* in_out_has_moved, WireSet::Traffic* traffic) {
       // A message of more pieces than fit goes alone, and in several calls.
       if (count - before < each->pieces().size() && count == kMostPieces) break;
     }
+    count = cut(std::span(pieces).first(count), turn_bytes_);
     const ssize_t put = sockets::send(socket_.get(), std::span(pieces).first(count), MSG_DONTWAIT);
     if (put < 0) return errno == EAGAIN ? Status() : connection_failure(errno);
     *in_out_has_moved = true;
@@ -160,7 +171,7 @@ void TcpLane::take_staged(WireRequest& request) {
 
 Status TcpLane::receive_some(bool* in_out_has_moved, WireSet::Traffic* traffic) {
   uint64_t turn = 0;
-  while (receives_.first != nullptr && turn < kTurnBytes) {
+  while (receives_.first != nullptr && turn < turn_bytes_) {
     WireRequest& request = *receives_.first;
     if (!has_header_ && staged_end_ - staged_begin_ >= sizeof(FrameHeader)) {
       KEEL_RETURN_IF_ERROR(take_header(request));

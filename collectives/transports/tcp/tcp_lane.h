@@ -36,7 +36,9 @@ inline constexpr uint64_t kMaxFrameBytes = uint64_t{1} << 40;
 // thread; allocates at construction and attach() only.
 class TcpLane {
  public:
-  TcpLane(uint32_t peer, uint32_t lane, uint64_t epoch) : peer_(peer), lane_(lane), epoch_(epoch) {}
+  // |turn_bytes|: see kTurnBytes and kSmallTurnBytes.
+  TcpLane(uint32_t peer, uint32_t lane, uint64_t epoch, uint64_t turn_bytes)
+      : peer_(peer), lane_(lane), epoch_(epoch), turn_bytes_(turn_bytes) {}
 
   uint32_t peer() const { return peer_; }
   bool is_attached() const { return static_cast<bool>(socket_); }
@@ -47,7 +49,7 @@ class TcpLane {
   void post_send(WireRequest& request);
   void post_receive(WireRequest& request);
   bool is_idle() const { return sends_.first == nullptr && receives_.first == nullptr; }
-  // Moves what can be moved at once, up to a few MiB in each direction. Ends requests. A failure
+  // Moves what can be moved at once, some |turn_bytes| in each direction. Ends requests. A failure
   // leaves the requests posted.
   Status move(bool* in_out_has_moved, WireSet::Traffic* traffic);
   // Call from time to time while requests are posted. A failure: data is on the way, and the other
@@ -57,6 +59,16 @@ class TcpLane {
   void end_requests(const Status& why);
 
   static constexpr size_t kStagingBytes = 16384;
+  // Bytes of one direction before the other has its turn.
+  static constexpr uint64_t kTurnBytes = 4 << 20;
+  // Same, between two ranks that run at the same time on one machine, and the most of one sendmsg
+  // there. What a longer call leaves in the socket is sent by the peer's processor as it
+  // acknowledges, besides this rank's: over veth and loopback, segments then overtake each other,
+  // TCP repeats some and shrinks its window. 2 MiB in each direction, us: 1300 to 1550 at once and
+  // in turns of 64 KiB to 256 KiB, 525 to 560 in turns of 32 to 44 KiB, 850 of 16 KiB, by BBR and
+  // CUBIC alike (2 cores, Granite Rapids, Linux 6.18). Ranks that take turns on one processor have
+  // no such race, and lose up to a third by the further calls.
+  static constexpr uint64_t kSmallTurnBytes = 40 << 10;
   // A silent host ends its link to the job's server within one silence_ms(). A wire judges two
   // hosts that reach the server and not each other, and takes longer: with a tenth of all packets
   // lost, a message and the three repetitions that the kernel makes within 1.8 s are lost, or their
@@ -75,6 +87,7 @@ class TcpLane {
   const uint32_t peer_;
   const uint32_t lane_;
   const uint64_t epoch_;
+  const uint64_t turn_bytes_;
   FileDescriptor socket_;
   SilenceWatch silence_{0};
   WireQueue sends_;

@@ -3,6 +3,7 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 #include <utility>
@@ -18,7 +19,9 @@ Status TcpWires::open(std::shared_ptr<WireHub> hub, uint64_t context,
 }
 
 Status TcpWires::start() {
-  const size_t world = hub_->table().ranks.size();
+  const HostTable& table = hub_->table();
+  beside_ = table.on_machine_of(hub_->rank());
+  const size_t world = table.ranks.size();
   lanes_.resize(world);
   active_.reserve(world * kLanes);
   KEEL_RETURN_IF_ERROR(open_descriptors());
@@ -54,6 +57,12 @@ void TcpWires::post_receive(uint32_t peer, uint32_t lane_number, WireRequest& re
   found->post_receive(request);
 }
 
+std::unique_ptr<TcpLane> TcpWires::make_lane(uint32_t peer, uint32_t number) const {
+  const bool is_beside = std::binary_search(beside_.begin(), beside_.end(), peer);
+  return std::make_unique<TcpLane>(peer, number, hub_->table().epoch,
+                                   is_beside ? TcpLane::kSmallTurnBytes : TcpLane::kTurnBytes);
+}
+
 TcpLane* TcpWires::lane(uint32_t peer, uint32_t number) {
   if (is_failed_) return nullptr;
   if (const Status known = check_wire(peer, number); !known.ok()) {
@@ -62,7 +71,7 @@ TcpLane* TcpWires::lane(uint32_t peer, uint32_t number) {
   }
   std::unique_ptr<TcpLane>& found = lanes_[peer][number];
   if (!found) [[unlikely]] {
-    found = std::make_unique<TcpLane>(peer, number, hub_->table().epoch);
+    found = make_lane(peer, number);
     if (hub_->rank() > peer) {
       connect_later(peer, number);
     } else {
@@ -96,7 +105,7 @@ void TcpWires::take_news() {
   for (Arrival& each : arrivals) {
     if (each.peer >= lanes_.size() || each.lane >= kLanes) continue;
     std::unique_ptr<TcpLane>& lane = lanes_[each.peer][each.lane];
-    if (!lane) lane = std::make_unique<TcpLane>(each.peer, each.lane, hub_->table().epoch);
+    if (!lane) lane = make_lane(each.peer, each.lane);
     // A rank has one connection a lane; a second one is another process that took its name.
     if (lane->is_attached()) continue;
     const Status status = attach(*lane, std::move(each.socket));

@@ -36,6 +36,7 @@ class TcpWires final : public HubWires {
 
  private:
   Status start();
+  std::unique_ptr<TcpLane> make_lane(uint32_t peer, uint32_t number) const;
   // The lane, which connects if this rank is the one to connect it. NULL after a failure of the
   // set.
   TcpLane* lane(uint32_t peer, uint32_t lane);
@@ -47,6 +48,7 @@ class TcpWires final : public HubWires {
   void fail(const Status& why, uint32_t peer);
 
   std::vector<std::array<std::unique_ptr<TcpLane>, kLanes>> lanes_;  // by peer
+  std::vector<uint32_t> beside_;  // ranks of this machine, ascending
   std::vector<TcpLane*> active_;  // lanes with posted requests, in the order of the posts
   Traffic traffic_;
   Deadline next_look_ = Deadline::after(0);
