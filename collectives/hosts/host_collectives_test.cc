@@ -164,6 +164,23 @@ std::string places(const WireRank& self) {
   return "";
 }
 
+// An all_reduce of 8 bytes among ranks of four hosts that share one core.
+std::string shared_core(const WireRank& self) {
+  const uint64_t count = 2;
+  const keel::Buffer buffer(keel::Device(self.device), KEEL_MEMORY_DEVICE, count * sizeof(float));
+  void* const data = buffer.data();
+  if (keel_all_reduce(self.comm, data, data, count, KEEL_FLOAT32, KEEL_SUM, self.stream) !=
+          KEEL_OK ||
+      keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT) != KEEL_OK) {
+    return keel_last_error();
+  }
+  const std::string explained = explain(self.comm);
+  for (const char* part : {"\"shares_processors\": true", "\"algorithm\": \"doubling\""}) {
+    if (explained.find(part) == std::string::npos) return explained;
+  }
+  return "";
+}
+
 // An all_reduce of floats. |hosts|: the ranks of each: the sums are made in the order of ranks,
 // then of hosts, whatever the lanes carry.
 std::string compare_bits(const WireRank& self, uint64_t count,
@@ -406,7 +423,9 @@ TEST_P(HostsTest, MixedDevicesOfLanesMatchReference) {
 // The ranks of host b share one core, and those of host a have all cores of the machine: the hosts
 // choose their own algorithms inside, and the same between them.
 TEST_P(HostsTest, HostsOfUnequalCoresMatchReference) {
-  WireJob("aabb", "unequal_cores").expect_success();
+  WireJob("aabb", "cases", "cpu", /*staged=*/false, /*seconds=*/0,
+          {{2, kOneCore, "1"}, {3, kOneCore, "1"}})
+      .expect_success();
 }
 
 TEST_P(HostsTest, StagedMemoryMatchesReference) {
@@ -476,6 +495,13 @@ TEST_P(HostsTest, ExplainShowsHostsAndLanes) {
   WireJob("abab", "places").expect_success();
 }
 
+TEST_P(HostsTest, HostsThatShareACoreSendFewMessages) {
+  std::vector<RankVariable> variables;
+  for (size_t rank = 0; rank < 4; ++rank) variables.push_back({rank, kOneCore, "1"});
+  WireJob("abcd", "shared_core", "cpu", /*staged=*/false, /*seconds=*/0, variables)
+      .expect_success();
+}
+
 TEST_P(HostsTest, PartsMatchReference) {
   WireJob("aabb", "split").expect_success();
   WireJob("aaab", "split").expect_success();
@@ -486,11 +512,11 @@ TEST_P(HostsTest, PartsMatchReference) {
 const std::map<std::string, WireProgram>& wire_programs() {
   static const std::map<std::string, WireProgram> programs = {
       {"cases", cases},
-      {"unequal_cores", cases},
       {"algorithms", algorithms},
       {"rounding", rounding},
       {"split", split},
       {"places", places},
+      {"shared_core", shared_core},
       {"lane_shares", lane_shares},
       {"measured_shares", measured_shares},
       {"unequal_lanes", unequal_lanes},

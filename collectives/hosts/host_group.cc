@@ -59,6 +59,12 @@ Status HostGroup::make(std::shared_ptr<HostJob> job, std::vector<uint32_t> membe
   group->rank_ = rank;
   KEEL_RETURN_IF_ERROR(Team::check_priorities(peer_infos));
   const HostTable& table = group->job_->table();
+  const std::vector<uint32_t> beside = table.on_machine_of(group->members_[0]);
+  const auto is_beside = [&](uint32_t member) {
+    return std::ranges::binary_search(beside, member);
+  };
+  group->shares_processors_ = table.is_oversubscribed(group->members_[0]) &&
+                              std::ranges::all_of(group->members_, is_beside);
   std::map<std::string_view, uint32_t> known;
   for (uint32_t other = 0; other < group->world(); ++other) {
     const std::string& key = table.ranks[group->members_[other]].host;

@@ -58,6 +58,9 @@ class HostGroup {
   uint32_t host() const { return host_; }  // index of this rank's host
   // Returns the local rank of |rank|; empty if |rank| is on another host.
   std::optional<uint32_t> find_local(uint32_t rank) const;
+  // Whether all ranks are on one machine, which has fewer processors than the job has ranks there:
+  // the hosts are containers. The same on all ranks.
+  bool shares_processors() const { return shares_processors_; }
   // Number of ranks of every host; 0 if the hosts differ.
   uint32_t ranks_per_host() const;
   const std::vector<uint32_t>& members() const { return members_; }
@@ -91,6 +94,7 @@ class HostGroup {
   uint32_t rank_ = 0;
   uint32_t host_ = 0;
   uint32_t local_rank_ = 0;
+  bool shares_processors_ = false;
   uint64_t watch_ = 0;
 };
 

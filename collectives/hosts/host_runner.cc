@@ -9,33 +9,13 @@
 
 #include "collectives/bootstrap/rank_list.h"
 #include "collectives/deadlock_detector.h"
+#include "collectives/hosts/host_choice.h"
 #include "collectives/hosts/wire_work.h"
 #include "collectives/selection/table_source.h"
 
 namespace keel {
 
 namespace {
-
-// Bytes that a rank sends. Below, an all_to_all spends most of its time on messages, of which
-// aggregation sends fewer; above, on copies, of which it makes more. Two hosts of 4 ranks each on 2
-// cores, over the loopback interface, ms aggregated and direct: 4 KiB 0.6 and 1.6, 64 KiB 0.9 and
-// 1.2, 256 KiB 1.0 and 2.2, 1 MiB 12 and 5.
-constexpr uint64_t kMostAggregatedBytes = 256 << 10;
-
-// Whether the built-in choice for |collective|, of |bytes| a rank among |world| ranks, is to
-// aggregate. The slots of an all_to_all_v (CarriedBlocks) cost one more operation inside each host,
-// which the messages of few ranks do not. On 2 cores that other work kept busy, us aggregated and
-// direct, by hosts times ranks:
-//
-//                4 KiB        64 KiB       256 KiB      1 MiB, nothing carried
-//   2 hosts x 2   97 and 122  205 and 118  189 and 168   513 and  349
-//   2 hosts x 4  137 and 377  242 and 410  392 and 649  1453 and 1270
-//   4 hosts x 2  309 and 565  516 and 605  644 and 738  1953 and 1621
-bool aggregates(keel_collective collective, uint64_t bytes, uint32_t world) {
-  constexpr uint32_t kMostDirectRanks = 4;
-  if (collective == KEEL_ALL_TO_ALL_V && world <= kMostDirectRanks) return false;
-  return bytes <= kMostAggregatedBytes;
-}
 
 void write_interface(const ChosenInterface& interface, JsonWriter& json) {
   const auto text_or_null = [&](const std::string& text) {
@@ -134,35 +114,20 @@ Algorithm HostRunner::choose(const Request& request) const {
 }
 
 Algorithm HostRunner::choose(const Request& request, uint64_t bytes) const {
-  const uint32_t ranks = ranks_between(request);
-  const auto is_possible = [&](Algorithm algorithm) { return may_run(algorithm, request); };
-  const auto is_precise = [&](Algorithm algorithm) {
+  const auto is_possible = [&](Algorithm algorithm) {
+    if (!may_run(algorithm, request)) return false;
     return !is_stepped(algorithm) || !reduces(request.collective) ||
            !loses_by_parts(request.dtype, request.reduction);
   };
   if (const auto& forced = group_->agreement().algorithm) {
-    return is_possible(*forced) && is_precise(*forced) ? *forced : Algorithm::kDirect;
+    return is_possible(*forced) ? *forced : Algorithm::kDirect;
   }
-  const Rule* const rule = find_host_rule(
-      rules_, request.collective, bytes,
-      [&](Algorithm algorithm) { return is_possible(algorithm) && is_precise(algorithm); });
+  const Rule* const rule = find_host_rule(rules_, request.collective, bytes, is_possible);
   if (rule != nullptr) return rule->algorithm;
-  if (is_possible(Algorithm::kAggregated) &&
-      aggregates(request.collective, bytes, group_->world())) {
-    return Algorithm::kAggregated;
-  }
-  // Up to so many ranks, each sends to all others in one or two steps; with more, the messages of
-  // all pairs cost more than the steps saved.
-  constexpr uint32_t kMostDirect = 8;
-  if (ranks <= kMostDirect) return Algorithm::kDirect;
-  if (!is_precise(Algorithm::kRing)) return Algorithm::kDirect;
-  constexpr uint64_t kLeastRing = 64 << 10;
-  const bool is_large = request.count * request.element() >= kLeastRing;
-  for (const Algorithm algorithm :
-       {is_large ? Algorithm::kRing : Algorithm::kDoubling, Algorithm::kBinomial}) {
-    if (is_possible(algorithm)) return algorithm;
-  }
-  return Algorithm::kDirect;
+  const HostSetting setting = {.world = group_->world(),
+                               .between = ranks_between(request),
+                               .shares_processors = group_->shares_processors()};
+  return choose_between_hosts(request, bytes, setting, is_possible);
 }
 
 // ---- one operation --------------------------------------------------------------
@@ -466,6 +431,7 @@ void HostRunner::explain(const std::function<void()>& write_inside, JsonWriter& 
     json.end_object();
   }
   json.end_array();
+  json.key("shares_processors").boolean(group_->shares_processors());
   json.key("lanes").number(lanes_.size());
   lanes_.meter().explain(json);
   json.key("wire").text(group_->wires().name());

@@ -53,7 +53,7 @@ int run_worker(const std::vector<std::string>& arguments) {
   init.default_timeout_ns = (arguments[5] == "leave_in_vain" ? 1 : 100) * kSecond;
   self.timeout_ns = std::stol(arguments[6]) * kSecond;
   self.job = std::hash<std::string>()(arguments[3] + arguments[4] + arguments[5] + self.hosts);
-  if (arguments[2] == "b" && arguments[5] == "unequal_cores" && !use_one_core()) return 4;
+  if (getenv(kOneCore) != nullptr && !use_one_core()) return 4;
   init.backends = arguments[3].c_str();
   if (keel_init(&init) != KEEL_OK) return 2;
   keel_unique_id id = {};

@@ -50,6 +50,9 @@ struct RankVariable {
   std::string value;
 };
 
+// A rank with this variable has one core, the first of those that the test may use.
+inline constexpr const char* kOneCore = "KEEL_TEST_ONE_CORE";
+
 // |hosts|: the host of each rank, one letter each. |seconds|: the deadline of an operation; 0: the
 // default.
 class WireJob {
