@@ -90,7 +90,7 @@ void receive_frames(keel::ByteView bytes) {
   keel::FileDescriptor own;
   keel::FileDescriptor other;
   if (keel::sockets::open_pair(SOCK_STREAM | SOCK_NONBLOCK, &own, &other) != 0) return;
-  keel::TcpLane lane(1, 0, 1);
+  keel::TcpLane lane(1, 0, 1, keel::TcpLane::kSmallTurnBytes);
   lane.attach(std::move(own));
   const size_t taken = std::min<size_t>(bytes.size(), 60000);
   if (write(other.get(), bytes.data(), taken) < 0) return;

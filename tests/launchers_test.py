@@ -6,8 +6,9 @@ two hosts of two ranks runs with them.
     tests/launchers_test.py --keel build/bin/keel --docs docs
 
 The pages are read: a launcher, or a variable, that they name and that is unknown here fails the
-test, and so does a job that the documented variables do not suffice for. Open MPI and torchrun
-then start a job of two ranks themselves, where they are installed; the test prints the others.
+test, and so does a job that the documented variables do not suffice for. Open MPI, MPICH and
+torchrun then start a job of two ranks themselves, where they are installed; the test prints the
+others.
 """
 
 import argparse
@@ -33,6 +34,7 @@ STARTS = {
                   "--master-addr", "127.0.0.1", "--master-port", "{port}"], "RANK"),
     "Open MPI": (["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
                   "-n", "2", "-x", "KEEL_SERVER"], "OMPI_COMM_WORLD_RANK"),
+    "MPICH": (["mpiexec.hydra", "-n", "2"], "PMI_RANK"),
 }
 
 

@@ -160,7 +160,7 @@ Bytes write_host_table(const HostTable& table, const ProcessToken& server) {
 }
 
 Status parse_host_table(ByteView bytes, HostTable* out_table, ProcessToken* out_server) {
-  constexpr size_t kLeastRank = 104;  // with empty texts
+  constexpr size_t kLeastRank = 108;  // with empty texts
   MessageReader reader(bytes, MessageKind::kHostTable);
   HostTable table;
   table.job = reader.take_token();

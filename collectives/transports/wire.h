@@ -98,6 +98,9 @@ class WireRequest {
 // A sender may have to wait until the receiver has posted: no wire stores more than the socket
 // buffers hold. So a rank posts its receives before it waits for its sends.
 //
+// A rank has one address, and so one NIC, for all lanes. Lanes are where several NICs would differ:
+// HostRank would list addresses, and WireHub::connect() choose one by the lane.
+//
 // For one thread at a time, but for cancel() and wake(). Steady-state calls allocate nothing; the
 // first post to a lane of a peer starts a thread that connects the lane.
 //

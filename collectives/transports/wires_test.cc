@@ -52,10 +52,10 @@ const HostSecret kSecret{std::string("a secret of sixteen bytes")};
 class Job {
  public:
   explicit Job(const std::string& wire, uint32_t world, const HostSecret& secret = kSecret,
-               uint64_t epoch = 1)
+               uint64_t epoch = 1, const std::string& address = "127.0.0.1:0")
       : is_ucx_(is_ucx(wire)) {
     SocketAddress any;
-    EXPECT_TRUE(SocketAddress::parse("127.0.0.1:0", &any));
+    EXPECT_TRUE(SocketAddress::parse(address, &any));
     table_.job.bytes.fill(3);
     table_.epoch = epoch;
     for (uint32_t rank = 0; rank < world; ++rank) {
@@ -133,6 +133,77 @@ constexpr size_t kLargest = size_t{4} << 20;
 constexpr size_t kLargest = size_t{64} << 20;
 #endif
 
+void exchange_every_size(Job& job) {
+  const auto low = job.open(0);
+  const auto high = job.open(1);
+  for (const size_t size :
+       {size_t{0}, size_t{1}, size_t{47}, TcpLane::kStagingBytes - 48, TcpLane::kStagingBytes,
+        TcpLane::kStagingBytes + 1, size_t{UcxPeer::kEagerBytes}, size_t{UcxPeer::kEagerBytes} + 1,
+        size_t{1} << 20, kLargest}) {
+    std::vector<uint8_t> down = pattern(size, 1);
+    std::vector<uint8_t> up = pattern(size, 2);
+    std::vector<uint8_t> got_down(size);
+    std::vector<uint8_t> got_up(size);
+    WireRequest requests[4];
+    requests[0].set_memory(down.data(), size);
+    requests[1].set_memory(up.data(), size);
+    requests[2].set_memory(got_down.data(), size);
+    requests[3].set_memory(got_up.data(), size);
+    WireMark mark = {};
+    mark[5] = static_cast<uint8_t>(size);
+    requests[0].set_mark(mark);
+    high->post_receive(0, 0, requests[2]);
+    low->post_receive(1, 0, requests[3]);
+    low->post_send(1, 0, requests[0]);
+    high->post_send(0, 0, requests[1]);
+    ASSERT_TRUE(
+        finish({low.get(), high.get()}, {&requests[0], &requests[1], &requests[2], &requests[3]}))
+        << size;
+    for (const WireRequest& each : requests)
+      ASSERT_TRUE(each.status().ok()) << each.status().text();
+    EXPECT_EQ(got_down, down);
+    EXPECT_EQ(got_up, up);
+    EXPECT_EQ(requests[2].mark(), mark);
+    EXPECT_EQ(requests[2].message_bytes(), size);
+  }
+  EXPECT_EQ(low->traffic().bytes_sent, high->traffic().bytes_received);
+}
+
+void exchange_pieces_and_short_messages(Job& job) {
+  const auto low = job.open(0);
+  const auto high = job.open(1);
+  std::vector<uint8_t> source = pattern(100000, 5);
+  std::vector<uint8_t> target(source.size());
+  std::vector<iovec> out;
+  std::vector<iovec> in;
+  for (size_t i = 0; i < 100; ++i) out.push_back({source.data() + i * 1000, 1000});
+  out.insert(out.begin() + 50, iovec{nullptr, 0});
+  for (size_t i = 0; i < 200; ++i) in.push_back({target.data() + i * 500, 500});
+  WireRequest send;
+  WireRequest receive;
+  send.set_pieces(out);
+  receive.set_pieces(in);
+  low->post_send(1, 2, send);
+  high->post_receive(0, 2, receive);
+  std::vector<uint32_t> numbers(500);
+  std::vector<uint32_t> got(numbers.size());
+  std::vector<WireRequest> sends(numbers.size());
+  std::vector<WireRequest> receives(numbers.size());
+  std::vector<const WireRequest*> all = {&send, &receive};
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = static_cast<uint32_t>(i * i);
+    sends[i].set_memory(&numbers[i], sizeof(uint32_t));
+    receives[i].set_memory(&got[i], sizeof(uint32_t));
+    low->post_send(1, 2, sends[i]);
+    high->post_receive(0, 2, receives[i]);
+    all.push_back(&sends[i]);
+    all.push_back(&receives[i]);
+  }
+  ASSERT_TRUE(finish({low.get(), high.get()}, all));
+  EXPECT_EQ(target, source);
+  EXPECT_EQ(got, numbers);
+}
+
 // Its window is full for three times KEEL_TCP_SILENCE_MS, while its kernel acknowledges.
 TEST(TcpWiresTest, PeerThatReadsLateIsNotAccused) {
   const keel::testing::Variable silence("KEEL_TCP_SILENCE_MS", "500");
@@ -156,6 +227,16 @@ TEST(TcpWiresTest, PeerThatReadsLateIsNotAccused) {
   EXPECT_TRUE(send.status().ok()) << send.status().text();
   EXPECT_TRUE(receive.status().ok()) << receive.status().text();
   EXPECT_EQ(received, sent);
+}
+
+TEST(TcpWiresTest, RanksExchangeOverIpv6) {
+  SocketAddress any;
+  FileDescriptor port;
+  SocketAddress bound;
+  ASSERT_TRUE(SocketAddress::parse("[::1]:0", &any));
+  if (!listen_tcp(any, &port, &bound).ok()) GTEST_SKIP() << "this host has no IPv6";
+  Job job("tcp", 2, kSecret, /*epoch=*/1, "[::1]:0");
+  exchange_every_size(job);
 }
 
 // On a thread of its own, which gets a network without routes.
@@ -226,77 +307,6 @@ TEST(TcpWiresTest, PeerThatDoesNotAnswerIsAwaitedUntilTheDeadline) {
   is_cancelled = true;
   thread.join();
   EXPECT_EQ(code, KEEL_ABORTED);
-}
-
-void exchange_every_size(Job& job) {
-  const auto low = job.open(0);
-  const auto high = job.open(1);
-  for (const size_t size :
-       {size_t{0}, size_t{1}, size_t{47}, TcpLane::kStagingBytes - 48, TcpLane::kStagingBytes,
-        TcpLane::kStagingBytes + 1, size_t{UcxPeer::kEagerBytes}, size_t{UcxPeer::kEagerBytes} + 1,
-        size_t{1} << 20, kLargest}) {
-    std::vector<uint8_t> down = pattern(size, 1);
-    std::vector<uint8_t> up = pattern(size, 2);
-    std::vector<uint8_t> got_down(size);
-    std::vector<uint8_t> got_up(size);
-    WireRequest requests[4];
-    requests[0].set_memory(down.data(), size);
-    requests[1].set_memory(up.data(), size);
-    requests[2].set_memory(got_down.data(), size);
-    requests[3].set_memory(got_up.data(), size);
-    WireMark mark = {};
-    mark[5] = static_cast<uint8_t>(size);
-    requests[0].set_mark(mark);
-    high->post_receive(0, 0, requests[2]);
-    low->post_receive(1, 0, requests[3]);
-    low->post_send(1, 0, requests[0]);
-    high->post_send(0, 0, requests[1]);
-    ASSERT_TRUE(
-        finish({low.get(), high.get()}, {&requests[0], &requests[1], &requests[2], &requests[3]}))
-        << size;
-    for (const WireRequest& each : requests)
-      ASSERT_TRUE(each.status().ok()) << each.status().text();
-    EXPECT_EQ(got_down, down);
-    EXPECT_EQ(got_up, up);
-    EXPECT_EQ(requests[2].mark(), mark);
-    EXPECT_EQ(requests[2].message_bytes(), size);
-  }
-  EXPECT_EQ(low->traffic().bytes_sent, high->traffic().bytes_received);
-}
-
-void exchange_pieces_and_short_messages(Job& job) {
-  const auto low = job.open(0);
-  const auto high = job.open(1);
-  std::vector<uint8_t> source = pattern(100000, 5);
-  std::vector<uint8_t> target(source.size());
-  std::vector<iovec> out;
-  std::vector<iovec> in;
-  for (size_t i = 0; i < 100; ++i) out.push_back({source.data() + i * 1000, 1000});
-  out.insert(out.begin() + 50, iovec{nullptr, 0});
-  for (size_t i = 0; i < 200; ++i) in.push_back({target.data() + i * 500, 500});
-  WireRequest send;
-  WireRequest receive;
-  send.set_pieces(out);
-  receive.set_pieces(in);
-  low->post_send(1, 2, send);
-  high->post_receive(0, 2, receive);
-  std::vector<uint32_t> numbers(500);
-  std::vector<uint32_t> got(numbers.size());
-  std::vector<WireRequest> sends(numbers.size());
-  std::vector<WireRequest> receives(numbers.size());
-  std::vector<const WireRequest*> all = {&send, &receive};
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] = static_cast<uint32_t>(i * i);
-    sends[i].set_memory(&numbers[i], sizeof(uint32_t));
-    receives[i].set_memory(&got[i], sizeof(uint32_t));
-    low->post_send(1, 2, sends[i]);
-    high->post_receive(0, 2, receives[i]);
-    all.push_back(&sends[i]);
-    all.push_back(&receives[i]);
-  }
-  ASSERT_TRUE(finish({low.get(), high.get()}, all));
-  EXPECT_EQ(target, source);
-  EXPECT_EQ(got, numbers);
 }
 
 TEST_P(WiresTest, MessagesOfEverySizeArriveInBothDirections) {
