@@ -62,12 +62,13 @@ class TcpLane {
   // Bytes of one direction before the other has its turn.
   static constexpr uint64_t kTurnBytes = 4 << 20;
   // Same, between ranks of one machine, and the most of one sendmsg there. What a longer call
-  // leaves in the socket is sent by the peer's processor as it acknowledges, beside this rank's:
-  // over veth segments then overtake each other, TCP repeats some and shrinks its window. 2 MiB in
-  // each direction, us: 830 to 1550 at once and in turns of 64 KiB and more, 525 to 560 in turns of
-  // 32 to 44 KiB, 850 of 16 KiB, by BBR and by CUBIC (2 cores, Granite Rapids, Linux 6.18). 4 ranks
-  // on 2 cores, all_reduce of 64 MiB by turns of 4 MiB and of 40 KiB, ms: 139 and 89 over veth, 79
-  // and 76 over loopback.
+  // leaves in the socket is sent by the peer's processor as it acknowledges, in competition with
+  // this rank's calls: over veth TCP's backlog grows 4 to 13 times as long, and by BBR segments
+  // overtake each other, so that TCP repeats some and shrinks its window. 2 MiB in each direction,
+  // us: 830 to 1550 at once and in turns of 64 KiB and more, 525 to 560 in turns of 32 to 44 KiB,
+  // 850 of 16 KiB, by BBR and by CUBIC (2 cores, Granite Rapids, Linux 6.18). 4 ranks on 2 cores,
+  // all_reduce of 64 MiB by turns of 4 MiB and of 40 KiB, ms: 139 and 89 over veth, 79 and 76 over
+  // loopback.
   static constexpr uint64_t kSmallTurnBytes = 40 << 10;
   // A silent host ends its link to the job's server within one silence_ms(). A wire judges two
   // hosts that reach the server and not each other, and takes longer: with a tenth of all packets
