@@ -175,6 +175,24 @@ std::string unlike_calls(const WireRank& self) {
   return "";
 }
 
+// The last rank does not make the second call, whose messages go in several steps.
+std::string absent_rank(const WireRank& self) {
+  void* data = nullptr;
+  keel_status status = keel_alloc(self.device, KEEL_MEMORY_DEVICE, 4096, &data);
+  const auto reduce = [&] {
+    if (status == KEEL_OK) {
+      status = keel_all_reduce(self.comm, data, data, 100, KEEL_FLOAT32, KEEL_SUM, self.stream);
+    }
+    if (status == KEEL_OK) status = keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT);
+  };
+  reduce();
+  if (status == KEEL_OK) status = keel_comm_timeout_set(self.comm, self.timeout_ns);
+  if (self.rank + 1 != self.world) reduce();
+  say(std::string(keel_status_name(status)) + " " + keel_last_error());
+  hear();  // the end of this process would be another failure
+  return "";
+}
+
 // Rank 1 waits for a message of another host, rank 0 for rank 1 in a barrier. Rank 1 gives up
 // first.
 std::string unlike_messages(const WireRank& self) {
@@ -341,9 +359,24 @@ TEST_P(HostFailureTest, StoppedRankIsNamedAtTheDeadline) {
   for (size_t rank = 0; rank < 3; ++rank) ASSERT_EQ(job[rank].read_line(), "running");
   ASSERT_EQ(::kill(job[2].pid(), SIGSTOP), 0);
   for (size_t rank = 0; rank < 2; ++rank) {
-    EXPECT_SAYS("rank 2 (cpu:", job[rank].read_line());
+    const std::string line = job[rank].read_line();
+    EXPECT_SAYS("rank 2 (cpu:", line);
     EXPECT_EQ(job[rank].wait(), 0);
   }
+}
+
+// By `doubling`, most ranks wait for ranks that wait themselves.
+TEST_P(HostFailureTest, AbsentRankIsNamedByRanksThatWaitForOthers) {
+  const std::string hosts = "abcdef";
+  std::vector<RankVariable> one_core;
+  for (size_t rank = 0; rank < hosts.size(); ++rank) one_core.push_back({rank, kOneCore, "1"});
+  WireJob job(hosts, "absent_rank", "cpu", /*staged=*/false, /*seconds=*/1, one_core);
+  for (size_t rank = 0; rank + 1 < hosts.size(); ++rank) {
+    const std::string line = job[rank].read_line();
+    EXPECT_SAYS("rank 5 (cpu:", line);
+    EXPECT_SAYS("TIMED_OUT", line);
+  }
+  for (size_t rank = 0; rank < hosts.size(); ++rank) job[rank].write_line("end");
 }
 
 // The kernel of its host accepts the connection.
@@ -487,6 +520,7 @@ const std::map<std::string, WireProgram>& wire_programs() {
       {"without_rank_one", without_rank_one},
       {"split_without_one", split_without_one},
       {"unlike_calls", unlike_calls},
+      {"absent_rank", absent_rank},
       {"unlike_messages", unlike_messages},
       {"group_in_vain", group_in_vain},
       {"first_contact", first_contact},

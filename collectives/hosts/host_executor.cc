@@ -42,6 +42,7 @@ Status HostExecutor::start(const Request& request, const Options& options,
 
 Status HostExecutor::advance(WireWait& wait) {
   while (!is_over_) {
+    wait.set_step(item_.step);
     Slot& slot = slots_[item_.round % HostBuffers::kDepth];
     bool is_ready = false;
     if (!item_.is_worked) {
@@ -58,6 +59,7 @@ Status HostExecutor::advance(WireWait& wait) {
     if (!is_ready) return {};
     KEEL_RETURN_IF_ERROR(leave_item(wait.context()));
   }
+  wait.set_step(0);
   return {};
 }
 

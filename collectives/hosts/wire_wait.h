@@ -3,7 +3,9 @@
 #ifndef KEEL_COLLECTIVES_HOSTS_WIRE_WAIT_H_
 #define KEEL_COLLECTIVES_HOSTS_WIRE_WAIT_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "collectives/bootstrap/host_bootstrap.h"
@@ -21,6 +23,12 @@ namespace keel {
 // waits.
 inline constexpr int64_t kHostGraceNs = 1'000'000'000;
 
+// Extra time for each step that a rank is in: a rank whose peer sends nothing in a step because it
+// waits itself, in an earlier step, leaves it to that peer to name the missing rank. Together less
+// than kHostGraceNs.
+inline constexpr int64_t kStepGraceNs = 300'000'000;
+inline constexpr uint32_t kMostStepGraces = 3;
+
 // Moves the wires until a condition holds, the wires or the communicator have failed, or the
 // operation's deadline passes. For one thread.
 class WireWait {
@@ -36,6 +44,8 @@ class WireWait {
   }
 
   WaitContext& context() { return wait_context_; }
+  // The step of the algorithm whose messages until() waits for.
+  void set_step(uint32_t step) { step_ = step; }
   // Whether the last until() has failed: the operation ended between hosts, not inside one. False
   // where a wire failed, which ends its requests: see WireSet::failure().
   bool has_failed() const { return is_waiting_; }
@@ -63,7 +73,7 @@ class WireWait {
       if (idle == 0) begin = PollBudget::Clock::now();
       idle += polls_.relax();
       if (idle < polls_.polls()) continue;
-      park(WaitPolicy::slice_ns(wait_context_.deadline()));
+      park(WaitPolicy::slice_ns(grace_ ? *grace_ : wait_context_.deadline()));
     }
     is_waiting_ = false;
     return {};
@@ -78,7 +88,10 @@ class WireWait {
     if (failures_.failed()) return failures_.status();
     KEEL_RETURN_IF_ERROR(wires_.failure());
     if (wait_context_.cancelled()) return wait_context_.given_up();
-    if (!wait_context_.deadline().passed()) return {};
+    const Deadline& deadline = wait_context_.deadline();
+    if (!deadline.passed()) return {};
+    if (!grace_) grace_ = Deadline::after(std::min(step_, kMostStepGraces) * kStepGraceNs);
+    if (!deadline.is_cut_off() && !grace_->passed()) return {};
     return {KEEL_TIMED_OUT, "the deadline has passed"};
   }
 
@@ -88,6 +101,8 @@ class WireWait {
   PollBudget& polls_;
   WaitContext& wait_context_;
   bool is_waiting_ = false;
+  uint32_t step_ = 0;
+  std::optional<Deadline> grace_;  // once the deadline has passed
 };
 
 }  // namespace keel
