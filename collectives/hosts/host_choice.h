@@ -11,7 +11,7 @@
 
 namespace keel {
 
-// What the choice depends on besides the call; the same on all ranks.
+// HostSetting says among which ranks a call runs; it is the same on all of them.
 struct HostSetting {
   uint32_t world = 0;    // ranks of the communicator
   uint32_t between = 0;  // ranks among which messages move the data: all, or one of each host

@@ -368,9 +368,8 @@ TEST_P(HostFailureTest, StoppedRankIsNamedAtTheDeadline) {
 // By `doubling`, most ranks wait for ranks that wait themselves.
 TEST_P(HostFailureTest, AbsentRankIsNamedByRanksThatWaitForOthers) {
   const std::string hosts = "abcdef";
-  std::vector<RankVariable> one_core;
-  for (size_t rank = 0; rank < hosts.size(); ++rank) one_core.push_back({rank, kOneCore, "1"});
-  WireJob job(hosts, "absent_rank", "cpu", /*staged=*/false, /*seconds=*/1, one_core);
+  WireJob job(hosts, "absent_rank", "cpu", /*staged=*/false, /*seconds=*/1,
+              all_on_one_core(hosts.size()));
   for (size_t rank = 0; rank + 1 < hosts.size(); ++rank) {
     const std::string line = job[rank].read_line();
     EXPECT_SAYS("rank 5 (cpu:", line);

@@ -496,9 +496,7 @@ TEST_P(HostsTest, ExplainShowsHostsAndLanes) {
 }
 
 TEST_P(HostsTest, HostsThatShareACoreSendFewMessages) {
-  std::vector<RankVariable> variables;
-  for (size_t rank = 0; rank < 4; ++rank) variables.push_back({rank, kOneCore, "1"});
-  WireJob("abcd", "shared_core", "cpu", /*staged=*/false, /*seconds=*/0, variables)
+  WireJob("abcd", "shared_core", "cpu", /*staged=*/false, /*seconds=*/0, all_on_one_core(4))
       .expect_success();
 }
 

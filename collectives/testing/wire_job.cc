@@ -104,6 +104,12 @@ std::string explain(keel_comm comm) {
       [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
 }
 
+std::vector<RankVariable> all_on_one_core(size_t ranks) {
+  std::vector<RankVariable> variables;
+  for (size_t rank = 0; rank < ranks; ++rank) variables.push_back({rank, kOneCore, "1"});
+  return variables;
+}
+
 WireJob::WireJob(const std::string& hosts, const std::string& program, const std::string& backends,
                  bool staged, int seconds, const std::vector<RankVariable>& variables) {
   for (size_t rank = 0; rank < hosts.size(); ++rank) {

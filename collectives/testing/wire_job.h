@@ -52,6 +52,8 @@ struct RankVariable {
 
 // A rank with this variable has one core, the first of those that the test may use.
 inline constexpr const char* kOneCore = "KEEL_TEST_ONE_CORE";
+// Puts |ranks| ranks on that core.
+std::vector<RankVariable> all_on_one_core(size_t ranks);
 
 // |hosts|: the host of each rank, one letter each. |seconds|: the deadline of an operation; 0: the
 // default.

@@ -79,7 +79,7 @@ class Job {
   }
   WireHub& hub(uint32_t rank) { return *hubs_[rank]; }
   HostTable& table() { return table_; }
-  // To the wires opened from now on.
+  // The wires opened from now on take the ranks for ones of one machine.
   void put_on_one_machine() {
     for (HostRank& each : table_.ranks) each.peer.chip.boot.fill(9);
     for (const auto& hub : hubs_) hub->set_table(std::make_shared<const HostTable>(table_));
