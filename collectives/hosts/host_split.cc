@@ -46,7 +46,8 @@ Status split_hosts(HostRunner& hosts, int32_t color, int32_t key, uint32_t flags
     members.push_back(parent.members()[ranks[rank]]);
     PeerInfo& peer_info = peer_infos.emplace_back(parent.peer_infos()[ranks[rank]]);
     peer_info.rank = rank;
-    peer_info.flags = (peer_info.flags & ~Team::kOfACommunicator) | choices[ranks[rank]].flags;
+    peer_info.flags = (peer_info.flags & ~Team::kOfACommunicator) |
+                      (choices[ranks[rank]].flags & Team::kOfACommunicator);
     if (ranks[rank] == parent.rank()) part_rank = rank;
   }
   const SplitChoice& first = choices[ranks[0]];

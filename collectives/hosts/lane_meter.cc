@@ -12,6 +12,10 @@ namespace {
 // Weight of the fastest lane: steps of 3 %, coarser than the rates are stable.
 constexpr uint64_t kFastestShare = 32;
 
+// 1 PB/s, in KiB/s. No lane is faster, and products of rates and weights stay within 64 bits, also
+// where a rank tells another rate.
+constexpr uint64_t kMostRate = uint64_t{1} << 40;
+
 // Whether |more| is noticeably more than |less|.
 bool is_noticeable(uint64_t less, uint64_t more) {
   return more * 100 > less * (100 + kNoticeablePercent);
@@ -19,7 +23,8 @@ bool is_noticeable(uint64_t less, uint64_t more) {
 
 }  // namespace
 
-LaneShares revise_lane_shares(const LaneShares& now, const std::vector<uint64_t>& rates) {
+LaneShares revise_lane_shares(const LaneShares& now, std::vector<uint64_t> rates) {
+  for (uint64_t& rate : rates) rate = std::min(rate, kMostRate);
   const bool are_known = std::all_of(rates.begin(), rates.end(), [](uint64_t r) { return r != 0; });
   if (!are_known || rates.empty()) return now;
   // Lane i takes time in proportion to weight(i) / rate(i).

@@ -67,7 +67,7 @@ class LaneMeter {
 // the slowest lane takes kNoticeablePercent longer than the fastest. Lanes whose rates are within
 // kNoticeablePercent of each other get the same weight; with one weight for all, returns none.
 inline constexpr uint64_t kNoticeablePercent = 20;
-LaneShares revise_lane_shares(const LaneShares& now, const std::vector<uint64_t>& rates);
+LaneShares revise_lane_shares(const LaneShares& now, std::vector<uint64_t> rates);
 
 }  // namespace keel
 

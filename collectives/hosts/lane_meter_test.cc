@@ -69,6 +69,13 @@ class LaneJob {
   uint32_t exchanges_ = 0;
 };
 
+TEST(LaneMeterTest, RatesThatNoLaneHasGiveWeights) {
+  constexpr uint64_t kHalf = uint64_t{1} << 63;
+  // Their sum, and products with a percentage, exceed 64 bits.
+  EXPECT_EQ(revise_lane_shares({}, {kHalf + 2, kHalf - 2, 1}), (LaneShares{32, 32, 1}));
+  EXPECT_EQ(revise_lane_shares({1000, 1, 1}, {UINT64_MAX, UINT64_MAX, UINT64_MAX}), LaneShares());
+}
+
 TEST(LaneMeterTest, SlowLaneGetsLessAfterTheFirstExchange) {
   LaneJob job(2, {1000, 500});
   job.run(7);
