@@ -85,9 +85,9 @@ std::vector<uint32_t> HostTable::on_machine_of(uint32_t rank) const {
   return found;
 }
 
-bool HostTable::is_oversubscribed(uint32_t rank) const {
+bool HostTable::have_few_processors(const std::vector<uint32_t>& of_machine) const {
   std::vector<std::string> sets;
-  for (const uint32_t each : on_machine_of(rank)) sets.push_back(ranks[each].processors);
+  for (const uint32_t each : of_machine) sets.push_back(ranks[each].processors);
   return are_oversubscribed(sets);
 }
 

@@ -57,9 +57,8 @@ struct HostTable {
   // The ranks on the machine of |rank|, ascending; |rank| alone if the machine is unknown. Hosts
   // may share a machine.
   std::vector<uint32_t> on_machine_of(uint32_t rank) const;
-  // Whether the ranks of the job on the machine of |rank| have fewer processors than there are
-  // ranks.
-  bool is_oversubscribed(uint32_t rank) const;
+  // Whether |of_machine|, the ranks on one machine, have fewer processors than there are ranks.
+  bool have_few_processors(const std::vector<uint32_t>& of_machine) const;
   // A name for the rendezvous of one host's ranks (serve_rendezvous_at): distinct for each job,
   // epoch and host.
   std::string local_name(uint32_t rank) const;

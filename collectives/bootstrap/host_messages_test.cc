@@ -173,12 +173,12 @@ TEST(HostTableTest, HostsOfOneMachineShareItsProcessors) {
   for (const char* host : {"a", "b", "c", "d"}) table.ranks.push_back(host_rank(rank++, host));
   for (const uint32_t each : {0, 2, 3}) table.ranks[each].peer.chip.boot.fill(7);
   EXPECT_EQ(table.on_machine_of(2), (std::vector<uint32_t>{0, 2, 3}));
-  EXPECT_TRUE(table.is_oversubscribed(2));  // 3 ranks on 2 processors
+  EXPECT_TRUE(table.have_few_processors(table.on_machine_of(2)));  // 3 ranks on 2 processors
   // The machine of rank 1 is unknown, and another one.
   EXPECT_EQ(table.on_machine_of(1), std::vector<uint32_t>{1});
-  EXPECT_FALSE(table.is_oversubscribed(1));
+  EXPECT_FALSE(table.have_few_processors(table.on_machine_of(1)));
   table.ranks[3].processors = "\x04";
-  EXPECT_FALSE(table.is_oversubscribed(2));
+  EXPECT_FALSE(table.have_few_processors(table.on_machine_of(2)));
 }
 
 }  // namespace

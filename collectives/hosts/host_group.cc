@@ -63,8 +63,8 @@ Status HostGroup::make(std::shared_ptr<HostJob> job, std::vector<uint32_t> membe
   const auto is_beside = [&](uint32_t member) {
     return std::ranges::binary_search(beside, member);
   };
-  group->shares_processors_ = table.is_oversubscribed(group->members_[0]) &&
-                              std::ranges::all_of(group->members_, is_beside);
+  group->shares_processors_ =
+      std::ranges::all_of(group->members_, is_beside) && table.have_few_processors(beside);
   std::map<std::string_view, uint32_t> known;
   for (uint32_t other = 0; other < group->world(); ++other) {
     const std::string& key = table.ranks[group->members_[other]].host;
