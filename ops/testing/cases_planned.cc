@@ -299,7 +299,9 @@ class Planner {
                                   schema_.dtypes[choice.combination].inputs[i] == KEEL_FLOAT16;
         if (is_too_faint) choice.combination = 0;
         cases_.push_back(make(choice, "content/", std::string("/") + schema_.inputs[i].name + text,
-                              [&](PlannedTensors& t) { t.inputs[i].distribution = distribution; }));
+                              [&, distribution = distribution](PlannedTensors& t) {
+                                t.inputs[i].distribution = distribution;
+                              }));
       }
     }
   }
@@ -321,9 +323,10 @@ class Planner {
       for (uint32_t i = 0; i < schema_.inputs.size(); ++i) {
         const bool has_rows = usual_tensors.inputs[i].shape == usual_tensors.inputs[0].shape;
         if (!has_rows || !takes_any(usual_tensors, i, choice.combination)) continue;
-        cases_.push_back(
-            make(choice, "lone/", std::string("/") + schema_.inputs[i].name + text,
-                 [&](PlannedTensors& t) { set_lone(&t.inputs[i], value, columns[row[1]]); }));
+        cases_.push_back(make(choice, "lone/", std::string("/") + schema_.inputs[i].name + text,
+                              [&, value = value](PlannedTensors& t) {
+                                set_lone(&t.inputs[i], value, columns[row[1]]);
+                              }));
       }
     }
   }

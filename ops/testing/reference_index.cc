@@ -167,7 +167,9 @@ void gather_reference(Workspace& w) {
 
 void scatter_reference(Workspace& w) {
   const keel_tensor& y = *w.call().outputs[0];
-  const auto [axis, add] = w.attributes<keel_op_scatter_attributes>();
+  const auto attributes = w.attributes<keel_op_scatter_attributes>();
+  const auto axis = attributes.axis;
+  const auto add = attributes.add;
   w.out(0) = read_tensor(y);
   for (size_t i = 0; add != 0 && i < w.count(); ++i) w.size(0)[i] = std::abs(w.out(0)[i]);
   std::vector<double> terms(w.count(), 1);
