@@ -37,8 +37,7 @@ bool OperationBoard::all_published(uint64_t sequence) const {
 bool OperationBoard::poll_descriptors(uint64_t sequence, uint32_t turns) const {
   for (uint32_t turn = 0; turn < turns; ++turn) {
     if (all_published(sequence)) return true;
-    if (waiter_.ends_spin()) break;
-    waiter_.policy().relax(turn);
+    if (waiter_.ends_spin() || !waiter_.policy().relax(turn)) break;
   }
   return all_published(sequence);
 }

@@ -3,22 +3,21 @@
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_WAIT_POLICY_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_WAIT_POLICY_H_
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstdint>
 
+#include "collectives/transports/yield_guard.h"
 #include "core/deadline.h"
 
 namespace keel {
 
 // A wait spins for a number of turns and then parks, in one of two modes. SpinBudget and
-// AdaptiveSpin learn how many of the turns a wait takes.
+// AdaptiveSpin learn how many of the turns a wait takes; YieldGuard, whether yields are worth it.
 //
 //                             dedicated                         oversubscribed
 //                             (a core per rank)                 (more ranks than cores)
-//   a turn (relax)            a pause instruction; each 256th   sched_yield()
-//                             also sched_yield()
+//   a turn (relax)            a pause instruction; each 256th   a yield; without one, the
+//                             also a yield                      wait parks
 //   turns_before_park()       50 us                             200
 //   turns_before_worker()     20 us                             100
 //   parked                    until woken, at most kSliceNs     the same
@@ -40,15 +39,14 @@ class WaitPolicy {
   bool oversubscribed() const { return oversubscribed_; }
   uint32_t turns_before_park() const { return turns_before_park_; }
   uint32_t turns_before_worker() const { return turns_before_worker_; }
-  // Waits between two polls; |turn| counts from 0.
-  void relax(uint32_t turn) const {
-    if (oversubscribed_) {
-      sched_yield();
-      return;
-    }
+  // Waits between two polls; |turn| counts from 0. Returns false if the thread had better park:
+  // the cores are shared with another program, to which a yield would hand them for long.
+  bool relax(uint32_t turn) const {
+    if (oversubscribed_) return YieldGuard::of_thread().yield(turn);
     pause();
     // Even with a core per rank, this thread may share its core with the thread it waits for.
-    if (turn % 256 == 255) sched_yield();
+    if (turn % 256 == 255) YieldGuard::of_thread().yield(/*turn=*/0);
+    return true;
   }
   // One pause instruction.
   static void pause() {

@@ -25,8 +25,8 @@ class Waiter {
   const WakeWords& words() const { return words_; }
   AbortRecord& failures() const { return *failures_; }
 
-  // Whether a spinning wait parks at once, where the thread finds the failure. Oversubscribed: on
-  // cores that other programs use too, 200 calls of sched_yield() may take seconds.
+  // Whether a spinning wait parks at once, where the thread finds the failure. Oversubscribed: up
+  // to 200 yields may follow, each as long as another program's turn until YieldGuard has learned.
   bool ends_spin() const { return policy_.oversubscribed() && failures_->failed(); }
 
   // Waits until |ready|() returns true, evaluated again after each wake-up of |word|. Fails if the
@@ -62,8 +62,7 @@ Status Waiter::await(std::atomic<uint32_t>& word, const Ready& ready, const Miss
       spin.note(true);
       return {};
     }
-    if (ends_spin()) break;
-    policy_.relax(turn);
+    if (ends_spin() || !policy_.relax(turn)) break;
   }
   spin.note(ready());
   while (true) {
