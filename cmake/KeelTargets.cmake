@@ -52,10 +52,11 @@ elseif(KEEL_SANITIZE STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
   add_link_options(-fsanitize=thread)
 elseif(KEEL_SANITIZE STREQUAL "fuzzer")
-  # A number of a file that fits no integer is a fault that clang's "undefined" leaves out.
+  # A number of a file that fits no integer is a fault that clang's "undefined" leaves out. Loops
+  # with checks in them stay as they are, and clang would say so of each that asks for vectors.
   add_compile_options(-fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow
                       -fno-sanitize-recover=undefined,float-cast-overflow
-                      -fno-omit-frame-pointer)
+                      -fno-omit-frame-pointer -Wno-pass-failed)
   add_link_options(-fsanitize=address,undefined)
 elseif(KEEL_SANITIZE)
   message(FATAL_ERROR

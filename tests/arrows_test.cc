@@ -324,6 +324,8 @@ TEST(ArrowsTest, WaitsUseTheSteadyClock) {
       {"collectives/flight/flight_clock.cc", "times since 1970, for readers on another host"},
       {"collectives/flight/flight_folder.cc", "ages of files"},
       {"collectives/flight/recorder_test.cc", "ages of files"},
+      {"collectives/testing/odd_host.cc", "replaces the wall clock"},
+      {"collectives/tests/unlike_hosts_test.cc", "a wall clock that is set"},
       {"conformance/waivers.cc", "the day on which a waiver expires"}};
   Set seen;
   for_each_line([&](const std::string& file, const std::string& line) {

@@ -20,7 +20,7 @@
 namespace keel {
 
 inline constexpr uint32_t kMessageMagic = 0x4c45454b;  // "KEEL"
-inline constexpr uint16_t kMessageVersion = 3;
+inline constexpr uint16_t kMessageVersion = 4;
 // Existing numbers stay: another version of Keel must be able to say what came.
 enum class MessageKind : uint16_t {
   kRequest = 1,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of several hosts that end, stop, abort, call something else or have another wire.
+// Ranks of several hosts that end, stop, abort or call something else.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 #include <signal.h>
@@ -7,8 +7,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <regex>
 #include <string>
@@ -466,46 +464,6 @@ TEST_P(HostFailureTest, FailureIsToldAtOnceAfterRankZeroHasLeft) {
     if (aborts) job[3].write_line("end");
     for (const size_t rank : {1, 2}) EXPECT_EQ(job[rank].wait(), 0);
   }
-}
-
-// The last rank alone has another wire than the parameter's.
-TEST_P(HostFailureTest, RankWithAnotherWireIsNamed) {
-  if (!is_ucx_there()) GTEST_SKIP() << "libucp.so.0 cannot be opened (package libucx0)";
-  WireJob job("abc", "mismatch", "cpu", /*staged=*/false, /*seconds=*/0,
-              {{2, "KEEL_WIRE", is_ucx() ? "tcp" : "ucx"}});
-  for (size_t rank = 0; rank < 3; ++rank) {
-    const std::string line = job[rank].read_line();
-    EXPECT_SAYS("rank 2 (cpu:", line);
-    EXPECT_SAYS("'ucx 1.", line);
-    EXPECT_SAYS("'tcp'", line);
-    EXPECT_EQ(job[rank].wait(), 1);
-  }
-}
-
-// A file that is no library stands in for a machine without UCX.
-TEST(HostsWithoutUcxTest, MissingLibraryIsNamed) {
-  std::string folder = ::testing::TempDir() + "keel-no-ucx-XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const std::string file = folder + "/libucp.so.0";
-  std::ofstream(file) << "not a library";
-  const char* const known = getenv("LD_LIBRARY_PATH");
-  const std::string before = known == nullptr ? "" : known;
-  setenv("LD_LIBRARY_PATH", (folder + ":" + before).c_str(), 1);
-  setenv("KEEL_WIRE", "ucx", 1);
-  WireJob job("ab", "mismatch");
-  for (size_t rank = 0; rank < 2; ++rank) {
-    const std::string line = job[rank].read_line();
-    EXPECT_SAYS("KEEL_WIRE=ucx: UCX cannot be opened: ", line);
-    EXPECT_SAYS(file, line);
-    EXPECT_EQ(job[rank].wait(), 1);
-  }
-  unsetenv("KEEL_WIRE");
-  if (known == nullptr) {
-    unsetenv("LD_LIBRARY_PATH");
-  } else {
-    setenv("LD_LIBRARY_PATH", before.c_str(), 1);
-  }
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

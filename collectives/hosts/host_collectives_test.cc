@@ -17,31 +17,13 @@
 #include "collectives/testing/reference.h"
 #include "collectives/testing/rounding.h"
 #include "collectives/testing/test_rank.h"
+#include "collectives/testing/wire_cases.h"
 #include "collectives/testing/wire_job.h"
 
 namespace keel::testing {
 namespace {
 
 // ---- what the ranks run ---------------------------------------------------------
-
-// The first |most| cases after |first|, of all in a circle; all of them with KEEL_HOSTS_ALL.
-std::string run_cases(const WireRank& self, keel_comm comm, uint64_t first, size_t most) {
-  const std::vector<Case> all = pairwise_cases({self.world}, /*seed=*/self.world);
-  if (getenv("KEEL_HOSTS_ALL") != nullptr) most = all.size();
-  for (size_t i = 0; i < std::min(most, all.size()); ++i) {
-    Case scenario = all[(first + i) % all.size()];
-    scenario.staged = self.staged;
-    const Reference reference(scenario, self.rank);
-    std::string problem = run_case(reference, self.rank, self.device, comm, self.stream);
-    if (!problem.empty()) return problem;
-  }
-  return "";
-}
-
-// Each job begins elsewhere, so that the jobs together run all cases.
-std::string cases(const WireRank& self) {
-  return run_cases(self, self.comm, self.job, kIsSlow ? 20 : 70);
-}
 
 // A communicator for each algorithm, which rank 0 chooses.
 template <typename Run>
@@ -159,23 +141,6 @@ std::string places(const WireRank& self) {
                                   std::string("\"interface\": {\"name\": \"lo\", \"address\": "
                                               "\"127.0.0.1\", \"chosen\": \"named\""),
                                   std::string("\"addresses\": [\"127.0.0.1\", ")}) {
-    if (explained.find(part) == std::string::npos) return explained;
-  }
-  return "";
-}
-
-// An all_reduce of 8 bytes among ranks of four hosts that share one core.
-std::string shared_core(const WireRank& self) {
-  const uint64_t count = 2;
-  const keel::Buffer buffer(keel::Device(self.device), KEEL_MEMORY_DEVICE, count * sizeof(float));
-  void* const data = buffer.data();
-  if (keel_all_reduce(self.comm, data, data, count, KEEL_FLOAT32, KEEL_SUM, self.stream) !=
-          KEEL_OK ||
-      keel_stream_synchronize(self.stream, KEEL_TIMEOUT_DEFAULT) != KEEL_OK) {
-    return keel_last_error();
-  }
-  const std::string explained = explain(self.comm);
-  for (const char* part : {"\"shares_processors\": true", "\"algorithm\": \"doubling\""}) {
     if (explained.find(part) == std::string::npos) return explained;
   }
   return "";
@@ -420,14 +385,6 @@ TEST_P(HostsTest, MixedDevicesOfLanesMatchReference) {
   WireJob("abab", "cases", "cpu,sim").expect_success();
 }
 
-// The ranks of host b share one core, and those of host a have all cores of the machine: the hosts
-// choose their own algorithms inside, and the same between them.
-TEST_P(HostsTest, HostsOfUnequalCoresMatchReference) {
-  WireJob("aabb", "cases", "cpu", /*staged=*/false, /*seconds=*/0,
-          {{2, kOneCore, "1"}, {3, kOneCore, "1"}})
-      .expect_success();
-}
-
 TEST_P(HostsTest, StagedMemoryMatchesReference) {
   WireJob("abab", "cases", "cpu", /*staged=*/true).expect_success();
 }
@@ -495,11 +452,6 @@ TEST_P(HostsTest, ExplainShowsHostsAndLanes) {
   WireJob("abab", "places").expect_success();
 }
 
-TEST_P(HostsTest, HostsThatShareACoreSendFewMessages) {
-  WireJob("abcd", "shared_core", "cpu", /*staged=*/false, /*seconds=*/0, all_on_one_core(4))
-      .expect_success();
-}
-
 TEST_P(HostsTest, PartsMatchReference) {
   WireJob("aabb", "split").expect_success();
   WireJob("aaab", "split").expect_success();
@@ -514,7 +466,6 @@ const std::map<std::string, WireProgram>& wire_programs() {
       {"rounding", rounding},
       {"split", split},
       {"places", places},
-      {"shared_core", shared_core},
       {"lane_shares", lane_shares},
       {"measured_shares", measured_shares},
       {"unequal_lanes", unequal_lanes},

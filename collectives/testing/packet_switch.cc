@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -42,6 +43,13 @@ bool raise_interface(int socket, const char* name) {
   return ioctl(socket, SIOCSIFFLAGS, &request) == 0;
 }
 
+// Shows the thread the interfaces of its network namespace in /sys, where UCX looks for them.
+bool show_interfaces() {
+  return unshare(CLONE_NEWNS) == 0 &&
+         mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount("keel", "/sys", "sysfs", 0, nullptr) == 0;
+}
+
 }  // namespace
 
 std::string PacketSwitch::why_not() {
@@ -57,6 +65,7 @@ std::string PacketSwitch::make(uint32_t number, Host* out_host) {
       problem = std::string(what) + ": " + std::strerror(errno);
     };
     if (unshare(CLONE_NEWNET) != 0) return failed("a network namespace (root)");
+    if (!show_interfaces()) return failed("/sys of a network namespace");
     out_host->space = FileDescriptor(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
     out_host->tun = FileDescriptor(open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC));
     if (!out_host->tun) return failed("/dev/net/tun");
@@ -111,7 +120,7 @@ std::string PacketSwitch::rename_interface(uint32_t host, const std::string& nam
 
 bool PacketSwitch::enter(const std::string& path) {
   const FileDescriptor space(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  return space && setns(space.get(), CLONE_NEWNET) == 0;
+  return space && setns(space.get(), CLONE_NEWNET) == 0 && show_interfaces();
 }
 
 void PacketSwitch::run() {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/testing/wire_job.h"
 
-#include <dlfcn.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -86,10 +85,6 @@ int run_worker(const std::vector<std::string>& arguments) {
   return problem.empty() ? 0 : 1;
 }
 
-int has_ucx(const std::vector<std::string>& /*arguments*/) {
-  return dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL) == nullptr ? 1 : 0;
-}
-
 }  // namespace
 
 keel_comm_options make_options(bool staged) {
@@ -132,28 +127,6 @@ void WireJob::expect_success() {
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     EXPECT_EQ(ranks_[rank].wait(), 0) << "rank " << rank;
   }
-}
-
-void WireTest::SetUp() {
-  if (is_ucx() && !is_ucx_there()) {
-    GTEST_SKIP() << "libucp.so.0 cannot be opened (package libucx0)";
-  }
-  setenv("KEEL_WIRE", GetParam(), 1);
-  setenv("UCX_TLS", "tcp", 0);
-}
-
-void WireTest::TearDown() {
-  unsetenv("KEEL_WIRE");
-}
-
-// In a child: a library that UCX loads may leak.
-bool WireTest::is_ucx_there() {
-  static const bool is_there = ChildProcess("has_ucx", {}).wait() == 0;
-  return is_there;
-}
-
-std::string name_of_wire(const ::testing::TestParamInfo<const char*>& wire) {
-  return wire.param;
 }
 
 const std::map<std::string, Worker>& workers() {

@@ -3,7 +3,6 @@
 #ifndef KEEL_COLLECTIVES_TESTING_WIRE_JOB_H_
 #define KEEL_COLLECTIVES_TESTING_WIRE_JOB_H_
 
-#include <gtest/gtest.h>
 #include <keel/keel.h>
 
 #include <cstddef>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "collectives/bootstrap/testing/child_process.h"
+#include "collectives/testing/wire_test.h"
 
 namespace keel::testing {
 
@@ -67,17 +67,6 @@ class WireJob {
  private:
   std::vector<ChildProcess> ranks_;
 };
-
-// Jobs whose messages the wire of the parameter, a value of KEEL_WIRE, carries.
-class WireTest : public ::testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override;
-  void TearDown() override;
-  static bool is_ucx() { return std::string(GetParam()) == "ucx"; }
-  static bool is_ucx_there();
-};
-inline const auto kWires = ::testing::Values("tcp", "ucx");
-std::string name_of_wire(const ::testing::TestParamInfo<const char*>& wire);
 
 }  // namespace keel::testing
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <keel/thread_start.hpp>
 #include <new>
 #include <utility>
@@ -127,6 +128,13 @@ Status HubWires::note_failure(const Status& why, uint32_t peer) {
   }
   is_cancelled_.store(true, std::memory_order_relaxed);
   return failure_;
+}
+
+std::optional<int64_t> HubWires::time_to_look() {
+  constexpr int64_t kLookNs = 100'000'000;
+  if (!next_look_.passed()) return {};
+  next_look_ = Deadline::after(kLookNs);
+  return std::chrono::nanoseconds(Deadline::Clock::now().time_since_epoch()).count();
 }
 
 }  // namespace keel

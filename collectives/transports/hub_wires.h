@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <utility>
@@ -65,6 +66,10 @@ class HubWires : public WireSet {
   // Whether |peer| and |lane| name a wire of this rank; else the failure to note.
   Status check_wire(uint32_t peer, uint32_t lane) const;
 
+  // Returns the time if the connections of the wires are to be asked for silence, as every tenth of
+  // a second.
+  std::optional<int64_t> time_to_look();
+
   const std::shared_ptr<WireHub> hub_;
   const uint64_t context_;
   FileDescriptor epoll_;
@@ -72,8 +77,9 @@ class HubWires : public WireSet {
  private:
   void run_connect(uint32_t peer, uint32_t lane, const Deadline& deadline);
 
-  std::atomic<bool> is_cancelled_{false};                            // ends run_connect()
-  Deadline deadline_ = Deadline::after(INT64_MAX);                   // of connect_later()
+  std::atomic<bool> is_cancelled_{false};           // ends run_connect()
+  Deadline deadline_ = Deadline::after(INT64_MAX);  // of connect_later()
+  Deadline next_look_ = Deadline::after(0);
   std::map<std::pair<uint32_t, uint32_t>, std::thread> connecting_;  // by peer and lane
   FileDescriptor news_;  // eventfd: arrivals, cancel(), wake()
   std::atomic<bool> has_news_{false};

@@ -46,7 +46,7 @@ size_t cut(std::span<iovec> pieces, uint64_t most) {
 void TcpLane::attach(FileDescriptor socket) {
   socket_ = std::move(socket);
   staging_ = std::make_unique<uint8_t[]>(kStagingBytes);
-  silence_ = SilenceWatch(kSilences * silence_ns());
+  silence_ = SilenceWatch(kWireSilences * silence_ns());
 }
 
 Status TcpLane::look_for_silence(int64_t now_ns) {

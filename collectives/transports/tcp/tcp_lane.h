@@ -53,7 +53,7 @@ class TcpLane {
   // leaves the requests posted.
   Status move(bool* in_out_has_moved, WireSet::Traffic* traffic);
   // Call from time to time while requests are posted. A failure: data is on the way, and the other
-  // host has acknowledged nothing for kSilences times silence_ms().
+  // host has acknowledged nothing for kWireSilences times silence_ms().
   Status look_for_silence(int64_t now_ns);
   // Ends all posted requests with |why|. The lane must not move() again.
   void end_requests(const Status& why);
@@ -70,11 +70,6 @@ class TcpLane {
   // all_reduce of 64 MiB by turns of 4 MiB and of 40 KiB, ms: 139 and 89 over veth, 79 and 76 over
   // loopback.
   static constexpr uint64_t kSmallTurnBytes = 40 << 10;
-  // A silent host ends its link to the job's server within one silence_ms(). A wire judges two
-  // hosts that reach the server and not each other, and takes longer: with a tenth of all packets
-  // lost, a message and the three repetitions that the kernel makes within 1.8 s are lost, or their
-  // acknowledgements, once in 800 times, and with the five within 7.2 s once in 20,000 times.
-  static constexpr int64_t kSilences = 4;
 
  private:
   Status send_some(bool* in_out_has_moved, WireSet::Traffic* traffic);

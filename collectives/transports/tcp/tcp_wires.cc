@@ -146,12 +146,10 @@ void TcpWires::park(int64_t timeout_ns) {
 }
 
 void TcpWires::look_for_silence() {
-  constexpr int64_t kLookNs = 100'000'000;
-  if (is_failed_ || !next_look_.passed()) return;
-  next_look_ = Deadline::after(kLookNs);
-  const int64_t now = std::chrono::nanoseconds(Deadline::Clock::now().time_since_epoch()).count();
+  const std::optional<int64_t> now = is_failed_ ? std::nullopt : time_to_look();
+  if (!now) return;
   for (TcpLane* const lane : active_) {
-    const Status status = lane->look_for_silence(now);
+    const Status status = lane->look_for_silence(*now);
     if (status.ok()) continue;
     fail(status.with_prefix(peer_name(lane->peer()) + ": "), lane->peer());
     return;

@@ -51,7 +51,6 @@ class TcpWires final : public HubWires {
   std::vector<uint32_t> beside_;  // ranks of this machine, ascending
   std::vector<TcpLane*> active_;  // lanes with posted requests, in the order of the posts
   Traffic traffic_;
-  Deadline next_look_ = Deadline::after(0);
   bool is_failed_ = false;  // the requests have been ended; of the owning thread
 };
 

@@ -13,7 +13,7 @@ namespace keel {
 namespace {
 
 constexpr uint32_t kMagic = 0x5843554b;  // "KUCX"
-enum class Kind : uint32_t { kGreeting = 1, kConnected = 2, kFarewell = 3 };
+enum class Kind : uint32_t { kGreeting = 1, kConnected = 2, kFarewell = 3, kProbe = 4 };
 
 struct Frame {
   uint32_t magic = kMagic;
@@ -46,10 +46,34 @@ Bytes write_ucx_connected() {
   return begin_message(Kind::kConnected, 0);
 }
 
+Bytes write_ucx_probe() {
+  return begin_message(Kind::kProbe, 0);
+}
+
 Bytes write_ucx_farewell(const UcxFarewell& farewell) {
   Bytes bytes = begin_message(Kind::kFarewell, sizeof(farewell.sent));
   append(bytes, farewell.sent.data(), sizeof(farewell.sent));
   return bytes;
+}
+
+void UcxControl::attach(FileDescriptor socket) {
+  socket_ = std::move(socket);
+  probe_ns_ = silence_ns();
+  silence_ = SilenceWatch(kWireSilences * probe_ns_);
+}
+
+Status UcxControl::look_for_silence(int64_t now_ns) {
+  if (!socket_ || !end_.ok()) return {};
+  const SilenceWatch::Acknowledgements acknowledgements = SilenceWatch::read(socket_.get());
+  silence_.note_send(now_ns, acknowledgements);
+  if (silence_.remaining_ns(now_ns, acknowledgements) == 0) return connection_failure(ETIMEDOUT);
+  // A peer that reads nothing gets no more: its kernel acknowledges that its window is full.
+  const bool is_due = acknowledgements.is_all_acknowledged && out_.empty() && probe_ns_ != 0 &&
+                      now_ns >= next_probe_;
+  if (!is_due) return {};
+  next_probe_ = now_ns + probe_ns_;
+  send(write_ucx_probe());
+  return {};
 }
 
 void UcxControl::send(const Bytes& message) {
@@ -88,14 +112,17 @@ Status UcxControl::take_messages() {
     std::memcpy(&frame, in_.data(), sizeof(frame));
     const bool is_greeting = frame.kind == Kind::kGreeting;
     const bool is_connection = frame.kind == Kind::kConnected;
+    const bool is_probe = frame.kind == Kind::kProbe;
     const uint32_t most = sizeof(UcxKey) + UcxWorker::kMostAddressBytes;
     const bool is_known =
-        is_greeting     ? frame.bytes > sizeof(UcxKey) && frame.bytes <= most
-        : is_connection ? frame.bytes == 0
-                        : frame.kind == Kind::kFarewell && frame.bytes == sizeof(UcxFarewell::sent);
-    // One of each, in this order: |in_| stays small.
-    const bool is_expected =
-        !farewell && (!is_greeting || !greeting) && (!is_connection || (greeting && !is_connected));
+        is_greeting ? frame.bytes > sizeof(UcxKey) && frame.bytes <= most
+        : is_connection || is_probe
+            ? frame.bytes == 0
+            : frame.kind == Kind::kFarewell && frame.bytes == sizeof(UcxFarewell::sent);
+    // One of each but probes, in this order: |in_| stays small.
+    const bool is_expected = !farewell && (!is_greeting || !greeting) &&
+                             (!is_connection || (greeting && !is_connected)) &&
+                             (!is_probe || greeting);
     if (frame.magic != kMagic || !is_known || !is_expected) {
       return failure(KEEL_DATA_LOSS, "a control message of a UCX wire is malformed: kind {}, {} B",
                      static_cast<uint32_t>(frame.kind), frame.bytes);
@@ -109,7 +136,7 @@ Status UcxControl::take_messages() {
       greeting = std::move(found);
     } else if (is_connection) {
       is_connected = true;
-    } else {
+    } else if (!is_probe) {
       UcxFarewell found;
       std::memcpy(found.sent.data(), content, sizeof(found.sent));
       farewell = found;

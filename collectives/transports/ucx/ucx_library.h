@@ -13,6 +13,10 @@ namespace keel {
 // The functions of libucp.so.0, once a process. Thread-safe.
 class UcxLibrary {
  public:
+  UcxLibrary() = default;
+  // A stand-in, for tests.
+  explicit UcxLibrary(const ucx::Functions& functions) : functions_(functions) {}
+
   // KEEL_UNAVAILABLE, saying what is missing: no library, a function that the library does not
   // have, or a version below 1.13. The library stays open for good.
   static Status get(const UcxLibrary** out_library);

@@ -125,7 +125,8 @@ TEST(UcxControlTest, GreetingAndFarewellArriveInParts) {
   UcxFarewell farewell;
   farewell.sent = {1, 0, UINT64_MAX, 4};
   Bytes bytes = write_ucx_greeting(greeting);
-  for (const Bytes& next : {write_ucx_connected(), write_ucx_farewell(farewell)}) {
+  for (const Bytes& next : {write_ucx_probe(), write_ucx_connected(), write_ucx_probe(),
+                            write_ucx_probe(), write_ucx_farewell(farewell)}) {
     bytes.insert(bytes.end(), next.begin(), next.end());
   }
   for (const uint8_t byte : bytes) {
@@ -144,12 +145,13 @@ TEST(UcxControlTest, GreetingAndFarewellArriveInParts) {
 
 TEST(UcxControlTest, MalformedMessagesAreRefused) {
   const Bytes good = write_ucx_greeting({{}, {1, 2, 3}});
-  std::vector<Bytes> bad(5, good);
+  std::vector<Bytes> bad(6, good);
   bad[0][0] ^= 1;                                         // magic number
   bad[1][4] = 9;                                          // kind
   bad[2][10] = 0xff;                                      // more bytes than an address may have
   bad[3].insert(bad[3].end(), good.begin(), good.end());  // twice
   bad[4] = write_ucx_connected();                         // before the greeting
+  bad[5] = write_ucx_probe();                             // likewise
   for (const Bytes& bytes : bad) {
     Pair pair;
     UcxControl control;
@@ -185,8 +187,8 @@ TEST(UcxPeerTest, MessagesWithoutTheKeyAreDropped) {
   if (!found.ok()) GTEST_SKIP() << found.text();
   Receiver receiver;
   receiver.shared.epoch = 3;
-  const Status opened =
-      receiver.shared.worker.open(/*is_loopback=*/true, 2, &Receiver::on_message, &receiver);
+  const Status opened = receiver.shared.worker.open(*library, /*is_loopback=*/true, 2,
+                                                    &Receiver::on_message, &receiver);
   ASSERT_TRUE(opened.ok()) << opened.text();
   receiver.peer = std::make_unique<UcxPeer>(1, receiver.shared);
   Pair pair;
@@ -200,7 +202,7 @@ TEST(UcxPeerTest, MessagesWithoutTheKeyAreDropped) {
   const auto drop = [](void*, const void*, size_t, void*, size_t, const ucx::ReceiveParam*) {
     return ucx::Result::kOk;
   };
-  ASSERT_TRUE(stranger.open(/*is_loopback=*/true, 2, drop, nullptr).ok());
+  ASSERT_TRUE(stranger.open(*library, /*is_loopback=*/true, 2, drop, nullptr).ok());
   ucx::Endpoint* endpoint = nullptr;
   const auto on_error = [](void*, ucx::Endpoint*, ucx::Result) {};
   ASSERT_TRUE(stranger.connect(control.greeting->address, on_error, nullptr, &endpoint).ok());

@@ -33,8 +33,10 @@ Status UcxWires::start() {
   shared_.rank = hub_->rank();
   shared_.epoch = hub_->table().epoch;
   KEEL_RETURN_IF_ERROR(open_descriptors());
+  const UcxLibrary* library = nullptr;
+  KEEL_RETURN_IF_ERROR(UcxLibrary::get(&library));
   KEEL_RETURN_IF_ERROR(
-      shared_.worker.open(hub_->address().is_loopback(), world, &on_message, this));
+      shared_.worker.open(*library, hub_->address().is_loopback(), world, &on_message, this));
   KEEL_RETURN_IF_ERROR(watch(shared_.worker.descriptor(), EPOLLIN, kWorkerEvent));
   KEEL_RETURN_IF_ERROR(idle_progress_.start());
   return enter_hub();
@@ -109,8 +111,11 @@ UcxPeer* UcxWires::peer(uint32_t rank, uint32_t lane) {
       if (is_failed_) return nullptr;
     }
   }
-  if (!found->is_active) active_.push_back(found.get());
-  found->is_active = true;
+  if (!found->is_active) {
+    active_.push_back(found.get());
+    found->is_active = true;
+    found->control().restart_silence();
+  }
   return found.get();
 }
 
@@ -210,7 +215,19 @@ void UcxWires::park(int64_t timeout_ns) {
       epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peers_[rank]->control().socket(), nullptr);
     }
   }
+  look_for_silence();
   if (active_.empty() && !is_touched()) idle_progress_.leave();
+}
+
+void UcxWires::look_for_silence() {
+  const std::optional<int64_t> now = is_failed_ ? std::nullopt : time_to_look();
+  if (!now) return;
+  for (UcxPeer* const each : active_) {
+    const Status status = each->look_for_silence(*now);
+    if (status.ok()) continue;
+    fail(status.with_prefix(peer_name(each->rank()) + ": "), each->rank());
+    return;
+  }
 }
 
 std::vector<uint32_t> UcxWires::unconnected() const {

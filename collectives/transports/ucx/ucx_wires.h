@@ -48,6 +48,7 @@ class UcxWires final : public HubWires {
   // After a post: a peer without posted requests needs no progress().
   void retire_idle(UcxPeer& peer);
   void take_news();
+  void look_for_silence();
   void fail(const Status& why, uint32_t peer);
   // After a failure: waits for UCX to let go of the requests. Returns whether there is progress.
   bool drain();

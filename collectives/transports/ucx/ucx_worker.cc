@@ -14,9 +14,9 @@ Status ucx_failure(const UcxLibrary& library, ucx::Result result, const char* wh
 
 }  // namespace
 
-Status UcxWorker::open(bool is_loopback, size_t peers, ucx::MessageCallback on_message,
-                       void* argument) {
-  KEEL_RETURN_IF_ERROR(UcxLibrary::get(&library_));
+Status UcxWorker::open(const UcxLibrary& library, bool is_loopback, size_t peers,
+                       ucx::MessageCallback on_message, void* argument) {
+  library_ = &library;
   const ucx::Functions& ucp = library_->functions();
   ucx::Config* config = nullptr;
   ucx::Result result = ucp.config_read(nullptr, nullptr, &config);

@@ -22,9 +22,10 @@ class UcxWorker {
   UcxWorker& operator=(const UcxWorker&) = delete;
   ~UcxWorker() { close(); }
 
-  // |is_loopback|: uses the loopback interface alone. |on_message| gets each message, in
-  // progress().
-  Status open(bool is_loopback, size_t peers, ucx::MessageCallback on_message, void* argument);
+  // |library| must live as long as the worker. |is_loopback|: uses the loopback interface alone.
+  // |on_message| gets each message, in progress().
+  Status open(const UcxLibrary& library, bool is_loopback, size_t peers,
+              ucx::MessageCallback on_message, void* argument);
   bool is_open() const { return worker_ != nullptr; }
   // Frees the worker with all endpoints: UCX touches no memory of a request any more.
   void close();
