@@ -20,7 +20,7 @@ class AdaptiveSpin {
  public:
   explicit AdaptiveSpin(const WaitPolicy& policy) : most_(policy.turns_before_worker()) {}
 
-  // Turns of WaitPolicy::relax() to wait in the next call.
+  // Turns of Waiter::spin() in the next call.
   uint32_t turns() const { return left_out_ == 0 ? most_ : 0; }
   // Records whether the peers came within the budget.
   void note(bool came) {

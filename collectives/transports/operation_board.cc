@@ -34,14 +34,6 @@ bool OperationBoard::all_published(uint64_t sequence) const {
   return true;
 }
 
-bool OperationBoard::poll_descriptors(uint64_t sequence, uint32_t turns) const {
-  for (uint32_t turn = 0; turn < turns; ++turn) {
-    if (all_published(sequence)) return true;
-    if (waiter_.ends_spin() || !waiter_.policy().relax(turn)) break;
-  }
-  return all_published(sequence);
-}
-
 void OperationBoard::publish(uint32_t rank, uint64_t sequence) {
   descriptor(rank, sequence).sequence.store(sequence + 1, std::memory_order_seq_cst);
   if (waiter_.policy().oversubscribed()) {
@@ -64,7 +56,8 @@ void OperationBoard::publish_ahead(uint32_t rank, uint64_t sequence) {
 
 bool OperationBoard::poll_published(uint32_t rank, uint64_t sequence, uint32_t turns,
                                     uint64_t eager_bytes) {
-  const bool are_there = poll_descriptors(sequence, turns);
+  const auto are_published = [&] { return all_published(sequence); };
+  const bool are_there = waiter_.spin(turns, are_published) || are_published();
   if constexpr (kCanWakeLater) {
     if (waiter_.policy().oversubscribed()) return are_there;
     if (are_there && eager_bytes > sizeof(OperationDescriptor::small)) {

@@ -173,7 +173,6 @@ class OperationBoard {
   const WakeWords& words() const { return waiter_.words(); }
   // Whether all ranks are done with the first |operations|.
   bool all_done(uint64_t operations);
-  bool poll_descriptors(uint64_t sequence, uint32_t turns) const;
   // The counts of an oversubscribed host's slots once all ranks have published |sequence|, and
   // arrived at |step|: the steps 1 to |step| used its slot this often.
   uint32_t publications_by(uint64_t sequence) const {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "collectives/transports/yield_guard.h"
 #include "core/deadline.h"
 
 namespace keel {
@@ -16,7 +15,7 @@ namespace keel {
 //
 //                             dedicated                         oversubscribed
 //                             (a core per rank)                 (more ranks than cores)
-//   a turn (relax)            a pause instruction; each 256th   a yield; without one, the
+//   a turn (Waiter::spin)     a pause instruction; each 256th   a yield; without one, the
 //                             also a yield                      wait parks
 //   turns_before_park()       50 us                             200
 //   turns_before_worker()     20 us                             100
@@ -39,15 +38,6 @@ class WaitPolicy {
   bool oversubscribed() const { return oversubscribed_; }
   uint32_t turns_before_park() const { return turns_before_park_; }
   uint32_t turns_before_worker() const { return turns_before_worker_; }
-  // Waits between two polls; |turn| counts from 0. Returns false if the thread had better park:
-  // the cores are shared with another program, to which a yield would hand them for long.
-  bool relax(uint32_t turn) const {
-    if (oversubscribed_) return YieldGuard::of_thread().yield(turn);
-    pause();
-    // Even with a core per rank, this thread may share its core with the thread it waits for.
-    if (turn % 256 == 255) YieldGuard::of_thread().yield(/*turn=*/0);
-    return true;
-  }
   // One pause instruction.
   static void pause() {
 #if defined(__x86_64__)

@@ -55,6 +55,27 @@ TEST_P(WaiterTest, ConditionEndsTheWait) {
   EXPECT_FALSE(words_.any_sleeper());
 }
 
+TEST_P(WaiterTest, SpinEndsAfterItsTurns) {
+  uint32_t polls = 0;
+  EXPECT_FALSE(waiter_.spin(10, [&] { return ++polls == 12; }));
+  EXPECT_TRUE(waiter_.spin(10, [&] { return ++polls == 15; }));
+}
+
+// Another program has the cores.
+TEST_P(WaiterTest, SpinByYieldsEndsDuringARest) {
+  const uint64_t now = YieldGuard::ticks();
+  for (int i = 0; i < 3; ++i) {
+    YieldGuard::of_thread().note_yield(now, now + 1'000'000 * YieldGuard::kLongYield);
+  }
+  uint32_t polls = 0;
+  EXPECT_FALSE(waiter_.spin(300, [&] {
+    ++polls;
+    return false;
+  }));
+  EXPECT_EQ(polls, GetParam() ? 1u : 300u);
+  YieldGuard::of_thread() = YieldGuard();
+}
+
 TEST_P(WaiterTest, FailureEndsTheWait) {
   std::thread other([&] { failures_.abort(failure(KEEL_RANK_FAILED, "over")); });
   EXPECT_STREQ(await(never).text(), "over");

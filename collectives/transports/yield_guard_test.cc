@@ -3,34 +3,33 @@
 
 #include <gtest/gtest.h>
 
-#include "collectives/transports/wait_policy.h"
+#include <chrono>
 
 namespace keel {
 namespace {
 
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
-
-// Yields at times of its own.
+// Yields at times of its own. A unit is the shortest long yield.
 class Yields {
  public:
   // Yields for |length| as soon as the guard lets it.
-  void yield(YieldGuard::Clock::duration length) {
-    while (!guard_.may_yield(now_)) now_ += milliseconds(1);
+  void yield(uint64_t length) {
+    while (!guard_.may_yield(now_)) now_ += kUnit / 4;
     guard_.note_yield(now_, now_ + length);
     now_ += length;
   }
-  void yield_long() { yield(milliseconds(3)); }
+  void yield_long() { yield(2 * kUnit); }
   void yield_short(int times) {
-    for (int i = 0; i < times; ++i) yield(microseconds(50));
+    for (int i = 0; i < times; ++i) yield(kUnit / 10);
   }
-  bool rests(YieldGuard::Clock::duration passed = {}) const {
-    return !guard_.may_yield(now_ + passed);
+  bool rests(uint64_t units_later = 0) const {
+    return !guard_.may_yield(now_ + units_later * kUnit);
   }
 
  private:
+  const uint64_t kUnit = YieldGuard::kLongYield;
+
   YieldGuard guard_;
-  YieldGuard::Clock::time_point now_ = YieldGuard::Clock::now();
+  uint64_t now_ = YieldGuard::ticks();
 };
 
 TEST(YieldGuardTest, RestsAfterASecondLongYield) {
@@ -42,7 +41,7 @@ TEST(YieldGuardTest, RestsAfterASecondLongYield) {
   yields.yield_short(10);
   yields.yield_long();
   EXPECT_TRUE(yields.rests());
-  EXPECT_FALSE(yields.rests(milliseconds(4)));
+  EXPECT_FALSE(yields.rests(3));
 }
 
 TEST(YieldGuardTest, SeldomLongYieldsAreOfRanks) {
@@ -57,25 +56,18 @@ TEST(YieldGuardTest, SeldomLongYieldsAreOfRanks) {
 TEST(YieldGuardTest, RestsLongerWhereYieldsStayLong) {
   Yields yields;
   for (int i = 0; i < 20; ++i) yields.yield_long();
-  EXPECT_TRUE(yields.rests(15 * milliseconds(3))) << "a sixteenth of the time is lost at most";
-  EXPECT_FALSE(yields.rests(17 * milliseconds(3)));
+  EXPECT_TRUE(yields.rests(2 * 15)) << "a sixteenth of the time is lost at most";
+  EXPECT_FALSE(yields.rests(2 * 17));
   yields.yield_short(1000);
   yields.yield_long();
   EXPECT_FALSE(yields.rests());
 }
 
-// A wait whose thread may not yield parks.
-TEST(YieldGuardTest, OversubscribedWaitsEndTheirTurnsDuringARest) {
-  const WaitPolicy shared(/*oversubscribed=*/true);
-  const WaitPolicy dedicated(/*oversubscribed=*/false);
-  YieldGuard& guard = YieldGuard::of_thread();
-  EXPECT_TRUE(shared.relax(0));
-  const auto now = YieldGuard::Clock::now();
-  for (int i = 0; i < 3; ++i) guard.note_yield(now, now + std::chrono::hours(1));
-  EXPECT_FALSE(shared.relax(0));
-  EXPECT_TRUE(dedicated.relax(0)) << "pauses";
-  EXPECT_TRUE(dedicated.relax(255)) << "pauses in the place of a yield";
-  guard = YieldGuard();
+TEST(YieldGuardTest, LongYieldTakesAboutAMillisecond) {
+  const auto begin = std::chrono::steady_clock::now();
+  const uint64_t end = YieldGuard::ticks() + 10 * YieldGuard::kLongYield;
+  while (YieldGuard::ticks() < end) continue;
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(3));
 }
 
 }  // namespace
