@@ -6,9 +6,10 @@ two hosts of two ranks runs with them.
     tests/launchers_test.py --keel build/bin/keel --docs docs
 
 The pages are read: a launcher, or a variable, that they name and that is unknown here fails the
-test, and so does a job that the documented variables do not suffice for. Open MPI, MPICH and
-torchrun then start a job of two ranks themselves, where they are installed; the test prints the
-others.
+test, and so does a job that the documented variables do not suffice for. The commands of torchrun
+and Slurm are read for the size of the job, whose ranks then get the variables that the launcher
+would give them. Open MPI, MPICH and torchrun start a job of two ranks themselves, where they are
+installed; the test prints the others.
 """
 
 import argparse
@@ -21,7 +22,6 @@ import socket
 import subprocess
 import sys
 
-WORLD, LOCAL = 4, 2
 TIMEOUT = 60  # seconds of a job
 
 # The programs that users call, for the printed line.
@@ -38,22 +38,30 @@ STARTS = {
 }
 
 
-def values(rank, port):
-    """Every variable that a launcher gives rank |rank|; |port|: a free one."""
-    local, node = rank % LOCAL, rank // LOCAL
+# How a command says the hosts, and the ranks of each.
+COMMANDS = {"torchrun": ("torchrun", r"--nnodes (\d+)", r"--nproc-per-node (\d+)"),
+            "srun": ("Slurm", r"--nodes (\d+)", r"--ntasks-per-node (\d+)")}
+
+
+def values(rank, port, nodes, per_node):
+    """Every variable that a launcher gives rank |rank| of |nodes| hosts of |per_node| ranks;
+    |port|: a free one."""
+    world = nodes * per_node
+    local, node = rank % per_node, rank // per_node
     return {
-        "KEEL_RANK": rank, "KEEL_WORLD": WORLD, "KEEL_LOCAL_RANK": local, "KEEL_LOCAL_WORLD": LOCAL,
+        "KEEL_RANK": rank, "KEEL_WORLD": world, "KEEL_LOCAL_RANK": local,
+        "KEEL_LOCAL_WORLD": per_node,
         "KEEL_BOOTSTRAP": f"launchers-{port}", "KEEL_SERVER": f"127.0.0.1:{port}",
-        "RANK": rank, "WORLD_SIZE": WORLD, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": LOCAL,
+        "RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": per_node,
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
-        "OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": WORLD,
-        "OMPI_COMM_WORLD_LOCAL_RANK": local, "OMPI_COMM_WORLD_LOCAL_SIZE": LOCAL,
+        "OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": world,
+        "OMPI_COMM_WORLD_LOCAL_RANK": local, "OMPI_COMM_WORLD_LOCAL_SIZE": per_node,
         "PMIX_NAMESPACE": port, "OMPI_MCA_ess_base_jobid": port,
-        "PMI_RANK": rank, "PMI_SIZE": WORLD, "MPI_LOCALRANKID": local, "MPI_LOCALNRANKS": LOCAL,
-        "SLURM_PROCID": rank, "SLURM_STEP_NUM_TASKS": WORLD, "SLURM_NTASKS": WORLD,
+        "PMI_RANK": rank, "PMI_SIZE": world, "MPI_LOCALRANKID": local, "MPI_LOCALNRANKS": per_node,
+        "SLURM_PROCID": rank, "SLURM_STEP_NUM_TASKS": world, "SLURM_NTASKS": world,
         "SLURM_LOCALID": local, "SLURM_NODEID": node,
-        "SLURM_STEP_TASKS_PER_NODE": f"{LOCAL}(x{WORLD // LOCAL})",
-        "SLURM_NTASKS_PER_NODE": LOCAL, "SLURM_JOB_ID": port, "SLURM_STEP_ID": 0,
+        "SLURM_STEP_TASKS_PER_NODE": f"{per_node}(x{nodes})",
+        "SLURM_NTASKS_PER_NODE": per_node, "SLURM_JOB_ID": port, "SLURM_STEP_ID": 0,
         "SLURM_STEP_NODELIST": "localhost,other",
     }
 
@@ -102,18 +110,20 @@ def environment(keel):
 PERF = ["perf", "all_reduce", "-b", "4K", "-e", "4K", "-n", "1", "-w", "1", "--explain"]
 
 
-def run_launcher(keel, name, names):
+def run_launcher(keel, names, nodes=2, per_node=2):
     """Runs a job whose ranks have the variables |names|. Returns what is wrong, or None."""
     port = free_port()
-    known = values(0, port)
+    known = values(0, port, nodes, per_node)
     unknown = [each for each in names if each not in known]
     if unknown:
         return f"the pages name {', '.join(unknown)}, which this test does not know"
     processes = []
-    for rank in range(WORLD):
-        given = {each: str(values(rank, port)[each]) for each in names}
+    for rank in range(nodes * per_node):
+        known = values(rank, port, nodes, per_node)
+        given = {each: str(known[each]) for each in names}
+        host = f"host{rank // per_node}"
         processes.append(subprocess.Popen(
-            [keel, *PERF], env={**environment(keel), "KEEL_HOST_ID": "ab"[rank // LOCAL], **given},
+            [keel, *PERF], env={**environment(keel), "KEEL_HOST_ID": host, **given},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
     try:
         outputs = [each.communicate(timeout=TIMEOUT)[0] for each in processes]
@@ -165,7 +175,7 @@ def main():
     for name, address in rows(arguments.docs / "hosts.md", "the server tells all ranks"):
         for each in name.split(", "):
             servers[each] = variables_of(re.sub(r"`mpirun -x (\w+)`", "", address))
-    problems, tried = [], 0
+    problems, tried, variables = [], 0, {}
     for name, cell in rows(arguments.docs / "operations.md", "## Launchers"):
         server = servers.get(name.strip("`"), servers.get(f"{name.strip('`')} --hosts"))
         if name == "`keel run`":
@@ -174,7 +184,8 @@ def main():
             problems.append(f"{name}: hosts.md does not say where its ranks meet")
             continue
         names = [*variables_of(cell), *server]
-        problem = run_launcher(keel, name, dict.fromkeys(names))
+        variables[name] = dict.fromkeys(names)
+        problem = run_launcher(keel, variables[name])
         print(f"{name}: {problem or 'runs with its variables'}", flush=True)
         problems += [f"{name}: {problem}"] if problem else []
         tried += 1
@@ -195,7 +206,14 @@ def main():
         problem = run_command(keel, line)
         print(f"{line}: {problem or 'runs'}", flush=True)
         problems += [f"{line}: {problem}"] if problem else []
-    if tried < 5 or not lines:
+    for line in re.findall(r"^(?:torchrun|srun) .*$", text, re.MULTILINE):
+        name, nodes, per_node = COMMANDS[line.split()[0]]
+        sizes = [int(re.search(option, line).group(1)) for option in (nodes, per_node)]
+        problem = run_launcher(keel, variables[name], *sizes)
+        print(f"{line}: {problem or f'{sizes[0]} hosts of {sizes[1]} ranks meet'}", flush=True)
+        problems += [f"{line}: {problem}"] if problem else []
+        lines.append(line)
+    if tried < 5 or len(lines) < 3:
         problems.append(f"{tried} launchers and {len(lines)} commands were found in the pages")
     for problem in problems:
         print(f"failed: {problem}", file=sys.stderr)
