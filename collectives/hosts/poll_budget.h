@@ -23,9 +23,9 @@ class PollBudget {
   // Notes a wait from |begin|, the first poll in vain, until now.
   void note_wait(Clock::time_point begin) { budget_.note(Clock::now() - begin < kShort); }
 
-  // Between two polls, after |idle| counted ones. Returns the polls that this one counts for: more
-  // without a yield, as the sender may need the core.
-  static uint32_t relax(uint32_t idle) { return YieldGuard::of_thread().yield(idle) ? 1 : 5; }
+  // Between two polls. Returns the polls that this one counts for: more without a yield, as the
+  // sender may need the core.
+  static uint32_t relax() { return YieldGuard::of_thread().yield(/*turn=*/0) ? 1 : 5; }
 
  private:
   static constexpr uint32_t kMostPolls = 100;

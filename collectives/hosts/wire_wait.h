@@ -71,7 +71,7 @@ class WireWait {
       }
       KEEL_RETURN_IF_ERROR(check());
       if (idle == 0) begin = PollBudget::Clock::now();
-      idle += PollBudget::relax(idle);
+      idle += PollBudget::relax();
       if (idle < polls_.polls()) continue;
       park(WaitPolicy::slice_ns(grace_ ? *grace_ : wait_context_.deadline()));
     }

@@ -45,7 +45,7 @@ YieldGuard& YieldGuard::of_thread() {
 }
 
 bool YieldGuard::yield(uint32_t turn) {
-  // A poll lies between two turns of a wait, too short to look again.
+  // The poll since the yield before is too short to look again.
   const uint64_t begin = turn == 0 ? ticks() : end_;
   if (!may_yield(begin)) return false;
   sched_yield();

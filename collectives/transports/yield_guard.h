@@ -19,8 +19,8 @@ class YieldGuard {
   // Of the calling thread.
   static YieldGuard& of_thread();
 
-  // Lets another thread have the core, unless that may take long. Returns whether it did.
-  // |turn|: of the wait, from 0.
+  // Lets another thread have the core, unless that may take long. Returns whether it did. |turn|
+  // above 0: the yield before was the thread's last work, but for a poll of memory.
   bool yield(uint32_t turn);
 
   // The processor's time stamp counter, which takes 5 to 10 ns to read; the clock takes 30, of the
