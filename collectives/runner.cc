@@ -123,10 +123,11 @@ Status Runner::run_messages(const Request& request, const Status& ready,
     if (!act.may()) return context_.failures().status();
     status = messages_.run(request.transfers, wait_context);
   }
-  // As in run_collective(): a remote sender may have stopped waiting for this rank.
-  if (status.ok() && !context_.team().is_local() && context_.failures().failed()) {
-    status = context_.failures().status();
-  }
+  // As in run_collective(): a remote sender may have stopped waiting for this rank. A peer that
+  // knew of the failure first may have refused the message, with a code and without the cause.
+  const bool may_follow =
+      status.ok() ? !context_.team().is_local() : status.code() == KEEL_RANK_FAILED;
+  if (may_follow && context_.failures().failed()) status = context_.failures().status();
   // Two statuses end this operation alone: a peer refused the message, or the two calls differ.
   const bool is_over =
       status.ok() ||
