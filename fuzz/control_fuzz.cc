@@ -6,14 +6,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 
 #include "collectives/runner.h"
 #include "collectives/split.h"
-#include "core/api.h"
 #include "fuzz/bytes.h"
+#include "fuzz/open_device.h"
 #include "fuzz/silent_peer.h"
 
 namespace {
@@ -36,28 +34,9 @@ struct Here {
 
   Here() {
     setenv("KEEL_CPU_DEVICES", "1", 1);
-    auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
-    options.backends = "cpu";
-    keel_device handle = {};
-    if (keel_set_log(KEEL_LOG_OFF, nullptr, nullptr) != KEEL_OK || keel_init(&options) != KEEL_OK ||
-        keel_device_get(0, &handle) != KEEL_OK) {
-      std::fprintf(stderr, "keel_init: %s\n", keel_last_error());
-      std::abort();
-    }
-    require(keel::find_device(handle, "device", &device), "device");
-    void* allocated = nullptr;
-    require(device->memory().alloc(KEEL_MEMORY_DEVICE, 2 * kBuffer, &allocated), "alloc");
-    memory = static_cast<char*>(allocated);
-    start_threads();
-  }
-  // Starts the threads of the streams that an operation may take: a thread still starting at the
-  // end of an input looks like a leak.
-  void start_threads() const {
-    std::array<keel::Ref<keel::Stream>, 16> streams;
-    for (keel::Ref<keel::Stream>& stream : streams) {
-      require(device->lease_stream(&stream), "stream");
-    }
-    for (keel::Ref<keel::Stream>& stream : streams) device->return_stream(std::move(stream));
+    auto opened = keel::fuzz::open_device("cpu", 2 * kBuffer, /*streams=*/16);
+    device = std::move(opened.device);
+    memory = opened.memory;
   }
 };
 

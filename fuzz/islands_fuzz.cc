@@ -8,16 +8,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "collectives/hierarchical/hierarchical.h"
 #include "collectives/runner.h"
-#include "core/api.h"
 #include "core/json_writer.h"
 #include "fuzz/bytes.h"
+#include "fuzz/open_device.h"
 #include "fuzz/silent_peer.h"
 
 namespace {
@@ -43,25 +42,10 @@ struct Here {
 
   Here() {
     setenv("KEEL_SIM_DEVICES", "1", 1);
-    auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
-    options.backends = "sim";
-    keel_device handle = {};
-    if (keel_set_log(KEEL_LOG_OFF, nullptr, nullptr) != KEEL_OK || keel_init(&options) != KEEL_OK ||
-        keel_device_get(0, &handle) != KEEL_OK) {
-      std::fprintf(stderr, "keel_init: %s\n", keel_last_error());
-      std::abort();
-    }
-    require(keel::find_device(handle, "device", &device), "device");
+    auto opened = keel::fuzz::open_device("sim", 2 * kBuffer, /*streams=*/8);
+    device = std::move(opened.device);
+    memory = opened.memory;
     require(keel::make_native_offer(*device, &offer), "offer");
-    void* allocated = nullptr;
-    require(device->memory().alloc(KEEL_MEMORY_DEVICE, 2 * kBuffer, &allocated), "alloc");
-    memory = static_cast<char*>(allocated);
-    // A stream's thread still starting at the end of an input looks like a leak.
-    std::array<keel::Ref<keel::Stream>, 8> streams;
-    for (keel::Ref<keel::Stream>& stream : streams) {
-      require(device->lease_stream(&stream), "stream");
-    }
-    for (keel::Ref<keel::Stream>& stream : streams) device->return_stream(std::move(stream));
   }
 };
 

@@ -3,7 +3,6 @@
 // messages and of blocks, choices, data. This process is one rank, alone on its host; the wires to
 // the others deliver what the fuzzer draws, mostly what an honest rank with the same call sends.
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -17,8 +16,8 @@
 #include "collectives/communicator.h"
 #include "collectives/hosts/host_runner.h"
 #include "collectives/hosts/host_split.h"
-#include "core/api.h"
 #include "fuzz/bytes.h"
+#include "fuzz/open_device.h"
 #include "fuzz/silent_peer.h"
 
 namespace {
@@ -26,6 +25,7 @@ namespace {
 using keel::Status;
 using keel::WireRequest;
 using keel::fuzz::Bytes;
+using keel::fuzz::OpenDevice;
 using keel::fuzz::require;
 
 constexpr uint64_t kBuffer = 64 << 10;
@@ -168,38 +168,10 @@ class Session final : public keel::HostSession {
   Status failure_;
 };
 
-// This rank's process, shared by all inputs.
-struct Here {
-  keel::Ref<keel::Device> device;
-  char* memory = nullptr;  // send, then receive
-
-  Here() {
-    setenv("KEEL_CPU_DEVICES", "1", 1);
-    auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
-    options.backends = "cpu";
-    keel_device handle = {};
-    if (keel_set_log(KEEL_LOG_OFF, nullptr, nullptr) != KEEL_OK || keel_init(&options) != KEEL_OK ||
-        keel_device_get(0, &handle) != KEEL_OK) {
-      std::fprintf(stderr, "keel_init: %s\n", keel_last_error());
-      std::abort();
-    }
-    require(keel::find_device(handle, "device", &device), "device");
-    void* allocated = nullptr;
-    require(device->memory().alloc(KEEL_MEMORY_DEVICE, 2 * kBuffer, &allocated), "alloc");
-    memory = static_cast<char*>(allocated);
-    // A stream's thread still starting at the end of an input looks like a leak.
-    std::array<keel::Ref<keel::Stream>, 16> streams;
-    for (keel::Ref<keel::Stream>& stream : streams) {
-      require(device->lease_stream(&stream), "stream");
-    }
-    for (keel::Ref<keel::Stream>& stream : streams) device->return_stream(std::move(stream));
-  }
-};
-
 // One job, from its first operation to its first failure.
 class Job {
  public:
-  Job(Here& here, Bytes& bytes) : here_(here), bytes_(bytes) {}
+  Job(const OpenDevice& here, Bytes& bytes) : here_(here), bytes_(bytes) {}
 
   void run() {
     const uint32_t world = 2 + bytes_.below(kMostRanks - 1);
@@ -321,7 +293,7 @@ class Job {
     return true;
   }
 
-  Here& here_;
+  const OpenDevice& here_;
   Bytes& bytes_;
   uint32_t depth_ = 0;
 };
@@ -329,7 +301,10 @@ class Job {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static Here& here = *new Here;
+  static const OpenDevice& here = []() -> const OpenDevice& {
+    setenv("KEEL_CPU_DEVICES", "1", 1);
+    return *new OpenDevice(keel::fuzz::open_device("cpu", 2 * kBuffer, /*streams=*/16));
+  }();
   Bytes bytes({data, size});
   Job(here, bytes).run();
   return 0;
