@@ -11,6 +11,7 @@
 #include <regex>
 #include <string>
 
+#include "collectives/bootstrap/testing/scripted_rank.h"
 #include "collectives/testing/wire_job.h"
 
 namespace keel::testing {
@@ -265,9 +266,6 @@ std::string without_rank_zero(const WireRank& self) {
 
 class HostFailureTest : public WireTest {};
 INSTANTIATE_TEST_SUITE_P(Wires, HostFailureTest, kWires, name_of_wire);
-
-#define EXPECT_SAYS(text, line) \
-  EXPECT_NE((line).find(text), std::string::npos) << "'" << (line) << "'"
 
 TEST_P(HostFailureTest, OddRankIsNamed) {
   WireJob job("abc", "mismatch");

@@ -256,7 +256,7 @@ class PacketsTest : public WireTest {
     WireTest::TearDown();
     if (!folder_.empty()) std::filesystem::remove_all(folder_);
   }
-  // Of a failure in all_reduce, operation 1.
+  // How the texts of a failure in all_reduce, operation 1, begin.
   static std::string operation() {
     return "RANK_FAILED.*all_reduce, operation 1, over " + std::string(GetParam()) +
            " with rank.*: ";

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/bootstrap/testing/scripted_rank.h"
 #include "collectives/testing/odd_host.h"
 #include "collectives/testing/wire_cases.h"
 #include "collectives/testing/wire_job.h"
@@ -76,9 +77,6 @@ std::string never(const WireRank& /*self*/) {
 }
 
 // ---- the jobs -------------------------------------------------------------------
-
-#define EXPECT_SAYS(text, line) \
-  EXPECT_NE((line).find(text), std::string::npos) << "'" << (line) << "'"
 
 class UnlikeHostsTest : public WireTest {};
 INSTANTIATE_TEST_SUITE_P(Wires, UnlikeHostsTest, kWires, name_of_wire);

@@ -9,7 +9,7 @@ namespace keel {
 
 namespace {
 
-// Of ticks(). The time stamp counter of an x86 processor has 1 to 4 GHz.
+// ticks() in a millisecond: the time stamp counter of an x86 processor has 1 to 4 GHz.
 uint64_t ticks_in_a_millisecond() {
 #if defined(__x86_64__)
   return 2'000'000;

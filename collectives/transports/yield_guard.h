@@ -16,7 +16,7 @@ namespace keel {
 // a row, or nearly so, the thread yields no more for a while. For one thread.
 class YieldGuard {
  public:
-  // Of the calling thread.
+  // The guard of the calling thread.
   static YieldGuard& of_thread();
 
   // Lets another thread have the core, unless that may take long. Returns whether it did. |turn|

@@ -66,8 +66,6 @@ class UcxPeer {
   // Reads the connection beside the endpoint; move() returns a failure found here. False: nothing
   // is left to read.
   bool move_control();
-  // See UcxControl. Call while requests are posted.
-  Status look_for_silence(int64_t now_ns) { return control_.look_for_silence(now_ns); }
   // Time until move() may return a failure without an event; INT64_MAX: none.
   int64_t judges_in_ns() const;
 

@@ -223,7 +223,7 @@ void UcxWires::look_for_silence() {
   const std::optional<int64_t> now = is_failed_ ? std::nullopt : time_to_look();
   if (!now) return;
   for (UcxPeer* const each : active_) {
-    const Status status = each->look_for_silence(*now);
+    const Status status = each->control().look_for_silence(*now);
     if (status.ok()) continue;
     fail(status.with_prefix(peer_name(each->rank()) + ": "), each->rank());
     return;
